@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from execworld.seams.paths import WorldPath
 from execworld.seams.results import CommandResult, OutputLimits
-from execworld.seams.subprocess import DEFAULT_GRACE_S, EnvironmentOverrides, Process
+from execworld.seams.subprocess import DEFAULT_GRACE_S, EnvironmentOverrides, OutputCallback, Process
 
 
 class Shell(ABC):
@@ -43,6 +43,7 @@ class Shell(ABC):
         limits: OutputLimits | None = None,
         timeout_s: float | None = None,
         grace_s: float = DEFAULT_GRACE_S,
+        on_output: OutputCallback | None = None,
         check: bool = False,
     ) -> CommandResult:
         """Run *command* and wait for it, with everything that `Subprocess.run` promises.
@@ -67,5 +68,6 @@ class Shell(ABC):
         limits: OutputLimits | None = None,
         timeout_s: float | None = None,
         grace_s: float = DEFAULT_GRACE_S,
+        on_output: OutputCallback | None = None,
     ) -> AbstractAsyncContextManager[Process]:
         """Start *command* in the background; leaving the context ends its tree."""
