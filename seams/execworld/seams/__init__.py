@@ -97,6 +97,9 @@ from execworld.seams.terminal import Foreground, Terminal
 from execworld.seams.world import World
 
 __all__ = [
+    "DEFAULT_GRACE_S",
+    "DEFAULT_READ_LIMIT_BYTES",
+    "ENTRY_POINT_GROUP",
     "AccessDenied",
     "AmbiguousEdit",
     "Argument",
@@ -111,13 +114,10 @@ __all__ = [
     "CommandStatus",
     "CommandTimeout",
     "ConfigurationError",
-    "DEFAULT_GRACE_S",
-    "DEFAULT_READ_LIMIT_BYTES",
     "Dimension",
     "DimensionEnforcement",
     "DirectoryEntry",
     "DirectoryNotEmpty",
-    "ENTRY_POINT_GROUP",
     "EditNotFound",
     "EditOutcome",
     "Enforcement",

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from execworld.seams.identity import Boundary
 from execworld.seams.enforcement import Dimension, EnforcementState
+from execworld.seams.identity import Boundary
 from execworld.seams.policy import SandboxPolicy
 from execworld.seams.world import World
 

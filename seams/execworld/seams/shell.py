@@ -14,8 +14,8 @@ class Shell(ABC):
     """Runs command strings with the world's shell: a fresh, non-login, non-interactive one for each call.
 
     Start-up files are not read (BASH_ENV and ENV are removed). The environment says that there is no person and no
-    screen: ``TERM=dumb``, pagers are ``cat``, no colour; the caller's *env* wins. Neither the exit status nor the end of
-    a command is ever derived from what it prints.
+    screen: ``TERM=dumb``, pagers are ``cat``, no colour; the caller's *env* wins. Neither the exit status nor the end
+    of a command is ever derived from what it prints.
     """
 
     @property
