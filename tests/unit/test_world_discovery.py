@@ -6,9 +6,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import anyio
 import pytest
 
 from execworld.seams import (
+    CleanupIncomplete,
     ConfigurationError,
     OpenRequest,
     Probe,
@@ -210,6 +212,58 @@ async def test_an_import_error_of_the_caller_passes_unchanged(install: Install) 
         async with open_world("acme"):
             raise error
     assert caught.value is error
+
+
+GROUPING = """
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+import anyio
+from execworld.seams import CleanupIncomplete, Probe, Provider, WorldUnavailable
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    fail: str = ""
+
+@asynccontextmanager
+async def open_world(request):
+    async with anyio.create_task_group() as tasks:
+        if request.config.fail == "open":
+            raise WorldUnavailable("no")
+        yield None
+        if request.config.fail == "close":
+            raise CleanupIncomplete("left")
+
+async def probe():
+    return Probe(False)
+
+provider = Provider("acme", "for a test", Config, open_world, probe)
+"""
+
+
+@pytest.mark.anyio
+async def test_errors_are_not_wrapped_by_the_task_group_of_a_provider(install: Install) -> None:
+    install("acme", source=GROUPING)
+    with pytest.raises(WorldUnavailable):
+        async with open_world("acme", fail="open"):
+            raise AssertionError("opened")
+    with pytest.raises(CleanupIncomplete):
+        async with open_world("acme", fail="close"):
+            pass
+    for error in (ValueError("own"), ExceptionGroup("own", [ValueError("inner")])):
+        with pytest.raises(type(error)) as caught:
+            async with open_world("acme"):
+                raise error
+        assert caught.value is error
+
+
+@pytest.mark.anyio
+async def test_cancellation_passes_through_an_open_world(install: Install) -> None:
+    install("acme", source=GROUPING)
+    with anyio.CancelScope() as scope:
+        async with open_world("acme"):
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
 
 
 def test_a_url_chooses_the_provider_by_its_scheme(install: Install) -> None:

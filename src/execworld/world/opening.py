@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from execworld.seams import ConfigurationError, OpenRequest, Provider, SandboxPolicy, World
 from execworld.world.discovery import load_provider, missing_package_refused
 from execworld.world.options import validate_options
 
 ConfigT = TypeVar("ConfigT")
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,47 @@ class ResolvedWorld(Generic[ConfigT]):
             cwd=cwd,
             environment=tuple(environment),
         )
-        async with AsyncExitStack() as stack:
-            with missing_package_refused(self.provider):
-                world = await stack.enter_async_context(self.provider.open(request))
+        manager = self.provider.open(request)
+        with missing_package_refused(self.provider):
+            world = await _ungrouped(manager.__aenter__())
+        try:
             yield world
+        except BaseException as error:
+            if not await _ungrouped(manager.__aexit__(type(error), error, error.__traceback__), error):
+                raise
+        else:
+            await _ungrouped(manager.__aexit__(None, None, None))
+
+
+async def _ungrouped(awaitable: Awaitable[ResultT], known: BaseException | None = None) -> ResultT:
+    """What *awaitable* gives. A group with a single error in it is replaced by that error.
+
+    A provider keeps its tasks in a task group, and leaving one wraps whatever passes through it. The caller opened
+    a world, not a group, and expects the documented error, or *known*, the very error of its own code.
+    """
+    try:
+        return await awaitable
+    except BaseExceptionGroup as group:
+        leaves = _leaves(group)
+        # By their leaves: an event loop may copy the groups on the way.
+        if known is not None and _same(leaves, _leaves(known)):
+            error = known
+        elif len(leaves) == 1:
+            (error,) = leaves
+        else:
+            raise
+    raise error  # outside of the handler, so that the group does not become its context
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for part in group.exceptions for leaf in _leaves(part)]
+
+
+def _same(left: list[BaseException], right: list[BaseException]) -> bool:
+    return [id(error) for error in left] == [id(error) for error in right]
 
 
 def resolve_world(name: str, options: Mapping[str, object], *, text: bool = False) -> ResolvedWorld[Any]:
