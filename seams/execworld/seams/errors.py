@@ -142,7 +142,11 @@ class ExecworldError(Exception):
 
     def as_dict(self) -> dict[str, object]:
         """The error as plain JSON values, the form used by ``--json`` and by logs."""
-        fields: dict[str, object] = {"code": str(self.code), "message": self.message, "retryable": self.retryable}
+        fields: dict[str, object] = {
+            "code": str(self.code),
+            "message": self.message,
+            "retryable": self.retryable,
+        }
         fields |= {name: value for name in ("op", "world", "hint") if (value := getattr(self, name))}
         return fields
 
@@ -255,7 +259,7 @@ class WorldLost(WorldError, ConnectionError):
 
 
 class OutcomeUnknown(WorldError, ConnectionError):
-    """The world was lost while the operation was under way: it may or may not have happened. Never repeated by itself."""
+    """The world was lost during the operation: it may or may not have happened. Never repeated by itself."""
 
     code = ErrorCode.OUTCOME_UNKNOWN
     retryable_by_default = None
@@ -338,7 +342,9 @@ class SignalRefused(CommandError):
 
 
 class _CommandOutcome(CommandError):
-    def __init__(self, message: str, *, result: CommandResult, op: str = "", world: str = "", hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, result: CommandResult, op: str = "", world: str = "", hint: str = ""
+    ) -> None:
         super().__init__(message, op=op, world=world, hint=hint)
         self.result = result
 
@@ -350,7 +356,7 @@ class CommandFailed(_CommandOutcome):
 
 
 class CommandTimeout(_CommandOutcome, TimeoutError):
-    """The time limit ended the command, and the caller asked for an error. Its whole tree is gone when this is raised."""
+    """The time limit ended the command, and the caller asked for an error. The whole tree is gone by then."""
 
     code = ErrorCode.COMMAND_TIMEOUT
 

@@ -245,7 +245,7 @@ class FileSystem(ABC):
         parents: bool = True,
         break_hard_links: bool = False,
     ) -> WriteOutcome:
-        """`write_bytes` of everything that *chunks* yields, in bounded memory. An error of the source changes nothing."""
+        """`write_bytes` of all that *chunks* yields, in bounded memory. An error of the source changes nothing."""
 
     @abstractmethod
     async def edit_text(

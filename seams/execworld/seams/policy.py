@@ -130,7 +130,9 @@ class SandboxPolicy:
                 raise ConfigurationError(f"policy path must be absolute and free of NUL: {path!r}")
 
     @classmethod
-    def read_only(cls, workspace: str | None = None, *, network: NetworkPolicy | None = None) -> SandboxPolicy:
+    def read_only(
+        cls, workspace: str | None = None, *, network: NetworkPolicy | None = None
+    ) -> SandboxPolicy:
         """Everything may be read, nothing may be written."""
         return cls(SandboxMode.READ_ONLY, workspace, network=network or NetworkPolicy())
 

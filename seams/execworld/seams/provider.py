@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from execworld.seams.identity import Boundary
 from execworld.seams.enforcement import Dimension, EnforcementState
+from execworld.seams.identity import Boundary
 from execworld.seams.policy import SandboxPolicy
 from execworld.seams.world import World
 
@@ -64,7 +64,8 @@ class Provider(Generic[ConfigT]):
             metadata. An option that is not a field is an error.
         open: Makes the world; leaving the context closes it.
         probe: Tells what could be opened here, without leaving anything behind.
-        config_from_url: Turns what follows the scheme of a world URL into options; None when the name takes no URL.
+        config_from_url: Turns a whole world URL, ``NAME://...`` or ``NAME+HOW://...``, into options; None when the name
+            takes no URL.
         extra: The optional dependency group that the provider needs; empty for none.
     """
 

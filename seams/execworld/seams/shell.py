@@ -7,15 +7,15 @@ from contextlib import AbstractAsyncContextManager
 
 from execworld.seams.paths import WorldPath
 from execworld.seams.results import CommandResult, OutputLimits
-from execworld.seams.subprocess import DEFAULT_GRACE_S, EnvironmentOverrides, Process
+from execworld.seams.subprocess import DEFAULT_GRACE_S, EnvironmentOverrides, OutputCallback, Process
 
 
 class Shell(ABC):
     """Runs command strings with the world's shell: a fresh, non-login, non-interactive one for each call.
 
     Start-up files are not read (BASH_ENV and ENV are removed). The environment says that there is no person and no
-    screen: ``TERM=dumb``, pagers are ``cat``, no colour; the caller's *env* wins. Neither the exit status nor the end of
-    a command is ever derived from what it prints.
+    screen: ``TERM=dumb``, pagers are ``cat``, no colour; the caller's *env* wins. Neither the exit status nor the end
+    of a command is ever derived from what it prints.
     """
 
     @property
@@ -43,6 +43,7 @@ class Shell(ABC):
         limits: OutputLimits | None = None,
         timeout_s: float | None = None,
         grace_s: float = DEFAULT_GRACE_S,
+        on_output: OutputCallback | None = None,
         check: bool = False,
     ) -> CommandResult:
         """Run *command* and wait for it, with everything that `Subprocess.run` promises.
@@ -67,5 +68,6 @@ class Shell(ABC):
         limits: OutputLimits | None = None,
         timeout_s: float | None = None,
         grace_s: float = DEFAULT_GRACE_S,
+        on_output: OutputCallback | None = None,
     ) -> AbstractAsyncContextManager[Process]:
         """Start *command* in the background; leaving the context ends its tree."""

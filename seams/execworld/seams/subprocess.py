@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from types import TracebackType
@@ -39,6 +39,10 @@ class StreamMode(StrEnum):
 class OutputStream(StrEnum):
     STDOUT = "stdout"
     STDERR = "stderr"
+
+
+OutputCallback: TypeAlias = Callable[[OutputStream, bytes], Awaitable[None]]
+"""Called with each chunk of a collected stream as it arrives, in order; the stream waits until it returns."""
 
 
 class Process(ABC):
@@ -166,6 +170,7 @@ class Subprocess(ABC):
         limits: OutputLimits | None = None,
         timeout_s: float | None = None,
         grace_s: float = DEFAULT_GRACE_S,
+        on_output: OutputCallback | None = None,
         check: bool = False,
     ) -> CommandResult:
         """Run a command and wait for it.
@@ -185,6 +190,8 @@ class Subprocess(ABC):
             limits: How much is kept of each stream.
             timeout_s: Wall seconds; None waits for ever.
             grace_s: Time between TERM and KILL.
+            on_output: Sees all output live, with back-pressure. All that the command itself wrote was handed to it when
+                the call returns. What it raises ends the tree and passes to the caller.
             check: Turn a time limit into `CommandTimeout`, any other end than exit 0 into `CommandFailed`.
 
         Raises:
@@ -207,6 +214,7 @@ class Subprocess(ABC):
         limits: OutputLimits | None = None,
         timeout_s: float | None = None,
         grace_s: float = DEFAULT_GRACE_S,
+        on_output: OutputCallback | None = None,
     ) -> AbstractAsyncContextManager[Process]:
         """Start a command; leaving the context ends its tree. Same arguments and errors as `run`."""
 

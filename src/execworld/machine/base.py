@@ -100,8 +100,8 @@ class SignalFailed(Exception):
 class Machine(ABC):
     """Primitive operations in one place, over whatever lies between.
 
-    Safe to use from many tasks. Cancelling a call leaves nothing half-done that the machine does not undo. Errors of the
-    link are `WorldLost` when the operation is known not to have happened and `OutcomeUnknown` when that is not known.
+    Safe to use from many tasks. Cancelling a call leaves nothing half-done that the machine does not undo. Errors of
+    the link are `WorldLost` when the operation is known not to have happened, `OutcomeUnknown` when that is not known.
     """
 
     @property
@@ -138,7 +138,7 @@ class Machine(ABC):
 
     @abstractmethod
     async def signal(self, handle: int, number: int, target: SignalTarget) -> int:
-        """Send a signal. Returns the number of the foreground group, else how many processes it went to (0 is no error).
+        """Send a signal. Returns the number of the foreground group, else how many processes got it (0 is no error).
 
         Raises:
             SignalFailed: there is no foreground group.
@@ -168,7 +168,7 @@ class Machine(ABC):
 
     @abstractmethod
     async def release(self, handle: int) -> None:
-        """Forget a process (its tree must be gone or is left alone), a connection, a watch or an open file. Idempotent."""
+        """Forget a process (its tree is left alone), a connection, a watch or an open file. Idempotent."""
 
     @abstractmethod
     async def ping(self) -> None:

@@ -1,8 +1,8 @@
 """The primitive operations of the narrow waist, as plain values.
 
 Each operation is what one small C program can execute: integers, byte strings and references to earlier results; no
-objects, no callbacks. Operations come in a `Batch`. A batch stops at its first failing step; then the undo operations of
-the steps that had succeeded run in reverse, their errors ignored, and every handle opened by the batch is closed.
+objects, no callbacks. Operations come in a `Batch`. A batch stops at its first failing step; then the undo operations
+of the steps that had succeeded run in reverse, their errors ignored, and every handle opened by the batch is closed.
 """
 
 from __future__ import annotations
@@ -403,7 +403,8 @@ class ListDirectory(Operation[DirectoryPage]):
 class OpenWalk(Operation[int]):
     """Begin a walk below a directory; no link is followed, a directory comes before its content.
 
-    Directories whose name is in *prune* are reported but not entered. *max_depth* 1 is direct children only, 0 no bound.
+    Directories whose name is in *prune* are reported but not entered. *max_depth* 1 is direct children only, 0 no
+    bound.
     """
 
     opcode = 24
@@ -611,7 +612,11 @@ class Batch:
     steps: list[BatchStep] = field(default_factory=list[BatchStep])
 
     def add(
-        self, operation: Operation[ResultT], *, tolerate: Iterable[int] = (), undo: Operation[Any] | None = None
+        self,
+        operation: Operation[ResultT],
+        *,
+        tolerate: Iterable[int] = (),
+        undo: Operation[Any] | None = None,
     ) -> Step[ResultT]:
         self.steps.append(BatchStep(operation, frozenset(tolerate), undo))
         return Step(len(self.steps) - 1)

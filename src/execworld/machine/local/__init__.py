@@ -1,0 +1,1 @@
+"""The machine that this process itself runs on."""

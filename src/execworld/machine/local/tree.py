@@ -1,0 +1,200 @@
+"""Find and end a process tree from user space.
+
+A tree is what carries the marker that the leader got in its environment, what is in the leader's session, and what
+descends from either. A process that leaves the session *and* clears its environment *and* outlives its parent is not
+seen: that is why the local world reports ``kill.tree`` as partial.
+
+All functions block (they read /proc) and belong into a worker thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+MARKER_NAME: Final = b"EXECWORLD_TREE"
+"""Environment variable that every process started by a local machine inherits."""
+
+_SWEEP_LIMIT_S: Final = 20.0
+_SETTLE_S: Final = 0.002
+_MAX_ENVIRONMENT_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process, safe against reuse of its number."""
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """What identifies a tree.
+
+    Attributes:
+        pid: Process id of the leader, which is its session id too.
+        marker: Value of the marker variable of its tree.
+    """
+
+    pid: int
+    marker: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _ProcessRecord:
+    member: Member
+    parent: int
+    group: int
+    session: int
+    alive: bool
+
+
+def start_ticks(pid: int) -> int:
+    """Start time of a process in clock ticks since boot (proc(5), stat field 22); 0 when it is gone."""
+    record = _read_record(pid)
+    return record.member.start_ticks if record is not None else 0
+
+
+def tree_members(leader: Leader, reaped: bool) -> list[Member]:
+    """Every living process of the tree, zombies excluded. *reaped* tells whether the leader was waited for."""
+    records = {record.member.pid: record for record in _all_records()}
+    # The kernel does not reuse a number while a session bears it. If somebody else has it now, the session died out.
+    session_is_ours = not reaped or leader.pid not in records
+    found = {
+        pid
+        for pid, record in records.items()
+        if (session_is_ours and record.session == leader.pid) or leader.marker in markers_of(pid)
+    }
+    return _living_with_descendants(records, found)
+
+
+def marked_members(marker_prefix: bytes) -> list[Member]:
+    """Every living process whose marker begins with *marker_prefix*, and its descendants."""
+    records = {record.member.pid: record for record in _all_records()}
+    found = {pid for pid in records if any(marker.startswith(marker_prefix) for marker in markers_of(pid))}
+    return _living_with_descendants(records, found)
+
+
+def group_alive(leader_pid: int) -> bool:
+    """Whether a living process is left in the process group or session of a leader that was just reaped."""
+    try:
+        os.killpg(leader_pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return any(
+        record.alive and leader_pid in (record.group, record.session) for record in _all_records()
+    )  # a group may consist of zombies that nobody reaps
+
+
+def signal_members(members: Iterable[Member], number: int) -> int:
+    """Send a signal to each member that still is the same process; returns how many got it."""
+    return sum(_signal_member(member, number) for member in members)
+
+
+def kill_members(find: Callable[[], list[Member]], limit_s: float = _SWEEP_LIMIT_S) -> list[Member]:
+    """KILL what *find* finds until it finds nothing; returns what was still there when the time was up.
+
+    New members are stopped first and killed only when a round finds no further ones: a stopped process does not fork,
+    and one that is not killed yet keeps its place under a limit on processes, so a fork storm runs dry.
+    """
+    deadline = time.monotonic() + limit_s
+    while members := find():
+        known: set[Member] = set()
+        while (fresh := [m for m in members if m not in known]) and time.monotonic() < deadline:
+            signal_members(fresh, signal.SIGSTOP)
+            known.update(fresh)
+            members = find()
+        signal_members(known.union(members), signal.SIGKILL)
+        if time.monotonic() >= deadline:
+            return find()
+        time.sleep(_SETTLE_S)  # a killed process needs a moment to leave the table
+    return []
+
+
+def open_pidfd(member: Member) -> int | None:
+    """A descriptor that becomes readable when *member* ends; None when it is gone already (pidfd_open(2))."""
+    if sys.platform != "linux":
+        return None
+    try:
+        descriptor = os.pidfd_open(member.pid)
+    except (ProcessLookupError, OSError):
+        return None
+    if start_ticks(member.pid) != member.start_ticks:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def markers_of(pid: int) -> list[bytes]:
+    """The markers in the environment of a process; a world opened inside another one adds its own to the list."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as stream:
+            environment = stream.read(_MAX_ENVIRONMENT_BYTES)
+    except OSError:
+        return []
+    prefix = MARKER_NAME + b"="
+    if prefix not in environment:
+        return []
+    values = [entry[len(prefix) :] for entry in environment.split(b"\0") if entry.startswith(prefix)]
+    return [marker for value in values for marker in value.split(b":")]
+
+
+def _signal_member(member: Member, number: int) -> bool:
+    descriptor = open_pidfd(member)
+    if descriptor is None or sys.platform != "linux":
+        return False
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _living_with_descendants(records: dict[int, _ProcessRecord], found: set[int]) -> list[Member]:
+    children: dict[int, list[int]] = {}
+    for pid, record in records.items():
+        children.setdefault(record.parent, []).append(pid)
+    pending = list(found)
+    while pending:
+        for child in children.get(pending.pop(), ()):
+            if child not in found:
+                found.add(child)
+                pending.append(child)
+    return [records[pid].member for pid in sorted(found) if records[pid].alive and pid != os.getpid()]
+
+
+def _all_records() -> list[_ProcessRecord]:
+    with contextlib.suppress(FileNotFoundError):
+        return [
+            record for name in os.listdir("/proc") if name.isdigit() and (record := _read_record(int(name)))
+        ]
+    return []
+
+
+def _read_record(pid: int) -> _ProcessRecord | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as stream:
+            text = stream.read(4096)
+    except OSError:
+        return None
+    fields = text[text.rfind(b")") + 2 :].split()  # the name in parentheses may hold anything
+    if len(fields) < 20:
+        return None
+    return _ProcessRecord(
+        member=Member(pid, int(fields[19])),
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        alive=fields[0] not in (b"Z", b"X", b"x"),
+    )

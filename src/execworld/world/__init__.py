@@ -1,0 +1,15 @@
+"""Open an execution world by its name; no provider is imported but the chosen one."""
+
+from execworld.world.discovery import ProviderListing, list_providers, load_provider
+from execworld.world.opening import ResolvedWorld, open_world, resolve_world
+from execworld.world.variables import environment_variable
+
+__all__ = [
+    "ProviderListing",
+    "ResolvedWorld",
+    "environment_variable",
+    "list_providers",
+    "load_provider",
+    "open_world",
+    "resolve_world",
+]
