@@ -86,7 +86,9 @@ async def end_hung_server(world: World, project: str) -> bool:
         "python3 server.py", cwd=project, timeout_s=2, grace_s=1, on_output=show_live
     )
     workers = result.stdout.text.split()[3:]
-    probe = f"for pid in {' '.join(workers)}; do kill -0 $pid 2>/dev/null && echo $pid; done; true"
+    # Not `kill -0`: that also finds the zombie of a process that ended and was not waited for yet.
+    running = "grep -q '^State:.[^ZX]' /proc/$pid/status 2>/dev/null"
+    probe = f"for pid in {' '.join(workers)}; do {running} && echo $pid; done; true"
     alive = await world.shell.run(probe)
     say(f"   status {result.status} after {time.monotonic() - begun:.1f} s (limit 2 s, grace 1 s)")
     gone = result.tree is not None and result.tree.gone
