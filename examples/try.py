@@ -123,12 +123,12 @@ async def hold_prompt(world: World, project: str) -> bool:
     heading(4, "Hold a Python prompt in a terminal, and resize it")
     argv = ["python3", "-q", "-i", "-c", "import os, sys; sys.ps1 = 'READY> '"]
     async with world.subprocess.open_terminal(argv, rows=24, columns=80, cwd=project) as terminal:
-        await read_until(terminal, "READY> ")
+        await read_answer(terminal)
         await terminal.send("from calculator import divide; divide(7, 2)\r")
-        first = await read_until(terminal, "READY> ")
+        first = await read_answer(terminal, "3.5")
         await terminal.resize(50, 132)
         await terminal.send("os.get_terminal_size()\r")
-        second = await read_until(terminal, "READY> ")
+        second = await read_answer(terminal, "lines=50")
         await terminal.send("exit()\r")
         result = await terminal.wait()
     for line in (first + second).replace("\r", "").splitlines():
@@ -138,12 +138,13 @@ async def hold_prompt(world: World, project: str) -> bool:
     return "3.5" in first and "columns=132, lines=50" in second and result.ok
 
 
-async def read_until(terminal: Terminal, text: str, limit_s: float = 20) -> str:
-    received = b""
+async def read_answer(terminal: Terminal, answer: str = "", limit_s: float = 20) -> str:
+    """Read until *answer* and then the prompt came; the prompt alone may be one that was drawn again after a resize."""
+    text = ""
     with anyio.fail_after(limit_s):
-        while not received.decode("utf-8", "replace").endswith(text):
-            received += await terminal.receive()
-    return received.decode("utf-8", "replace")
+        while answer not in text or not text.endswith("READY> "):
+            text += (await terminal.receive()).decode("utf-8", "replace")
+    return text
 
 
 async def run(world_name: str) -> int:
