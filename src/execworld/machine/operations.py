@@ -573,7 +573,7 @@ class Connect(Operation[int]):
     port: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: they break Step[...](...) of a frozen generic (python/cpython issue 90562)
 class Step(Generic[ResultT]):
     """A step of a batch under construction; refers to its result in later steps and picks it from the results."""
 

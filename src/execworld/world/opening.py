@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from execworld.seams import ConfigurationError, OpenRequest, Provider, SandboxPolicy, World
 from execworld.world.discovery import load_provider, missing_package_refused
+from execworld.world.groups import leaf_errors
 from execworld.world.options import validate_options
 
 ConfigT = TypeVar("ConfigT")
@@ -54,22 +55,15 @@ async def _ungrouped(awaitable: Awaitable[ResultT], known: BaseException | None 
     try:
         return await awaitable
     except BaseExceptionGroup as group:
-        leaves = _leaves(group)
+        leaves = leaf_errors(group)
         # By their leaves: an event loop may copy the groups on the way.
-        if known is not None and _same(leaves, _leaves(known)):
+        if known is not None and _same(leaves, leaf_errors(known)):
             error = known
         elif len(leaves) == 1:
             (error,) = leaves
         else:
             raise
     raise error  # outside of the handler, so that the group does not become its context
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    group = cast("BaseExceptionGroup[BaseException]", error)
-    return [leaf for part in group.exceptions for leaf in _leaves(part)]
 
 
 def _same(left: list[BaseException], right: list[BaseException]) -> bool:

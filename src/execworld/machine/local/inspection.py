@@ -1,4 +1,4 @@
-"""Whether a process is provably blocked reading its standard input (proc(5): syscall, mem, fdinfo).
+"""Whether a process is provably blocked reading its terminal (proc(5): syscall, mem, fd, fdinfo).
 
 The answer is True only on proof. Everything that cannot be read or is not known counts as False.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import platform
 import re
+import stat
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 # Number of read, readv, poll, ppoll, select, pselect6, epoll_wait, epoll_pwait, epoll_pwait2 (asm/unistd.h)
@@ -21,14 +23,27 @@ _SYSCALLS: Final = {
 }  # fmt: skip
 _POLLIN: Final = 0x001 | 0x040  # POLLIN, POLLRDNORM
 _MAX_POLLED: Final = 4096
+_CONTROLLING_TERMINAL: Final = os.makedev(
+    5, 0
+)  # /dev/tty; a process of the foreground group has just the one
 
 
-def group_waits_for_input(group_id: int) -> bool:
-    """Whether a thread of a process in the group is blocked reading descriptor 0, or waiting for it to be readable."""
+def group_waits_for_input(group_id: int, terminal_device: int) -> bool:
+    """Whether a thread of a process in the group is blocked reading the terminal, or waiting for it to be readable.
+
+    Args:
+        group_id: The process group.
+        terminal_device: Device number of the terminal. It is recognised under every descriptor, as ``/dev/tty`` too,
+            and a standard input that leads elsewhere (``producer | consumer``) is not taken for it.
+    """
     calls = _SYSCALLS.get(platform.machine())
     if calls is None:
         return False
-    return any(_thread_waits(pid, tid, calls) for pid in _group_members(group_id) for tid in _threads(pid))
+    return any(
+        _thread_waits(pid, tid, calls, frozenset((terminal_device, _CONTROLLING_TERMINAL)))
+        for pid in _group_members(group_id)
+        for tid in _threads(pid)
+    )
 
 
 def _group_members(group_id: int) -> list[int]:
@@ -54,7 +69,7 @@ def _threads(pid: int) -> list[int]:
         return []
 
 
-def _thread_waits(pid: int, tid: int, calls: dict[int, str]) -> bool:
+def _thread_waits(pid: int, tid: int, calls: dict[int, str], terminals: frozenset[int]) -> bool:
     try:
         with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as stream:
             parts = stream.read().split()
@@ -62,32 +77,49 @@ def _thread_waits(pid: int, tid: int, calls: dict[int, str]) -> bool:
             return False  # "running", or "-1 ..." outside of a system call
         kind = calls.get(int(parts[0]))
         arguments = [int(part, 16) for part in parts[1:7]]
-        match kind:
-            case "read":
-                return arguments[0] == 0
-            case "poll":
-                return _polls_stdin(pid, arguments[0], arguments[1])
-            case "select":
-                return arguments[0] > 0 and arguments[1] != 0 and bool(_memory(pid, arguments[1], 1)[0] & 1)
-            case "epoll":
-                return _epoll_has_stdin(pid, arguments[0])
-            case _:
-                return False
+        return any(_is_terminal(pid, descriptor, terminals) for descriptor in _awaited(pid, kind, arguments))
     except (OSError, ValueError, IndexError, struct.error):
         return False
 
 
-def _polls_stdin(pid: int, address: int, count: int) -> bool:
+def _is_terminal(pid: int, descriptor: int, terminals: frozenset[int]) -> bool:
+    status = os.stat(f"/proc/{pid}/fd/{descriptor}")
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev in terminals
+
+
+def _awaited(pid: int, kind: str | None, arguments: list[int]) -> Iterable[int]:
+    """Descriptors whose readability a blocked system call waits for."""
+    match kind:
+        case "read":
+            return (arguments[0],)
+        case "poll":
+            return _polled(pid, arguments[0], arguments[1])
+        case "select":
+            return _selected(pid, arguments[0], arguments[1])
+        case "epoll":
+            return _watched(pid, arguments[0])
+        case _:
+            return ()
+
+
+def _polled(pid: int, address: int, count: int) -> list[int]:
     if not 0 < count <= _MAX_POLLED:
-        return False
+        return []
     entries = struct.iter_unpack("=ihh", _memory(pid, address, count * 8))
-    return any(descriptor == 0 and events & _POLLIN for descriptor, events, _ in entries)
+    return [descriptor for descriptor, events, _ in entries if descriptor >= 0 and events & _POLLIN]
 
 
-def _epoll_has_stdin(pid: int, epoll_fd: int) -> bool:
+def _selected(pid: int, count: int, address: int) -> list[int]:
+    if address == 0 or not 0 < count <= _MAX_POLLED:
+        return []
+    bits = _memory(pid, address, (count + 7) // 8)
+    return [descriptor for descriptor in range(count) if bits[descriptor // 8] >> descriptor % 8 & 1]
+
+
+def _watched(pid: int, epoll_fd: int) -> list[int]:
     with open(f"/proc/{pid}/fdinfo/{epoll_fd}", encoding="ascii") as stream:
-        watched = re.findall(r"^tfd:\s*0\s+events:\s*([0-9a-f]+)", stream.read(), re.MULTILINE)
-    return any(int(events, 16) & _POLLIN for events in watched)
+        watched = re.findall(r"^tfd:\s*(\d+)\s+events:\s*([0-9a-f]+)", stream.read(), re.MULTILINE)
+    return [int(descriptor) for descriptor, events in watched if int(events, 16) & _POLLIN]
 
 
 def _memory(pid: int, address: int, size: int) -> bytes:

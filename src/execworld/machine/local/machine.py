@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from execworld.machine.base import (
@@ -69,6 +70,7 @@ class LocalMachine(Machine):
         return self._facts
 
     async def run(self, batch: Batch) -> Results:
+        await anyio.lowlevel.checkpoint_if_cancelled()
         while True:
             freed = self._handle_freed
             try:
@@ -139,21 +141,26 @@ class LocalMachine(Machine):
                 # One sweep for all: also finds what left its tree unnoticed after its leader had ended.
                 for process in list(self._processes.values()):
                     process.kill_now()
-                survivors = await anyio.to_thread.run_sync(
-                    tree.kill_members, partial(tree.marked_members, self._marker)
-                )
+                self._report = await self._sweep()
                 for handle in [*self._processes, *self._connections]:
                     await self.release(handle)
                 self._files.close()
-                self._report = TreeReport(
-                    gone=not survivors,
-                    method=KillMethod.MARKER_SWEEP,
-                    survivors=tuple(member.pid for member in survivors),
-                )
             finally:
                 atexit.unregister(self._kill_at_exit)
                 self._closing.set()
         return self._report
+
+    async def _sweep(self) -> TreeReport:
+        find = partial(tree.marked_members, self._marker)
+        try:
+            survivors = await anyio.to_thread.run_sync(tree.kill_members, find)
+        except OSError:
+            return TreeReport(gone=False, method=KillMethod.PROCESS_GROUP)
+        return TreeReport(
+            gone=not survivors,
+            method=KillMethod.MARKER_SWEEP,
+            survivors=tuple(member.pid for member in survivors),
+        )
 
     # In a worker thread
 

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import marshal
 import os
-import pty
 import select
 import signal
 import struct
@@ -38,7 +37,11 @@ from execworld.machine.operations import Redirect, Spawn, SpawnStage
 from execworld.seams.results import KillMethod, ResourceUsage, TreeReport
 
 _CHILD_SCRIPT: Final = str(Path(__file__).with_name("child.py"))
+_SHORTAGE_PAUSE_S: Final = 0.05
 _PIPE_BYTES: Final = 256 * 1024
+_INHERITED_SIGNALS: Final = tuple(
+    signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGKILL, signal.SIGSTOP}
+)
 
 
 class SpawnError(Exception):
@@ -54,19 +57,25 @@ class LocalProcess:
     """One started process. Everything but `start` runs on the event loop."""
 
     def __init__(
-        self, leader: tree.Leader, streams: dict[int, int], input_fd: int | None, *, terminal: bool
+        self,
+        leader: tree.Leader,
+        streams: dict[int, int],
+        input_fd: int | None,
+        pid_fd: int,
+        terminal_device: int | None,
     ) -> None:
         self.pid = leader.pid
         self._leader = leader
         self._streams = streams
         self._input_fd = input_fd
-        self._terminal = terminal
+        self._terminal = terminal_device is not None
+        self._terminal_device = terminal_device
         self._received = {STDOUT: 0, STDERR: 0}
         self._exit: ExitStatus | None = None
         self._tree_gone = False
         self._ended: set[int] = set()
         self._waiting = anyio.Lock()
-        self._pid_fd = _open_pid_fd(self.pid)
+        self._pid_fd = pid_fd
 
     # Streams
 
@@ -141,11 +150,17 @@ class LocalProcess:
     async def wait_tree(self) -> None:
         await self.wait()
         while not self._tree_gone:
-            members = await anyio.to_thread.run_sync(self._members, abandon_on_cancel=True)
+            try:
+                members = await anyio.to_thread.run_sync(self._members, abandon_on_cancel=True)
+                descriptor = tree.open_pidfd(members[0]) if members else None
+            except OSError as error:
+                if error.errno not in tree.OUT_OF_DESCRIPTORS:
+                    raise
+                await anyio.sleep(_SHORTAGE_PAUSE_S)
+                continue
             if not members:
                 self._tree_gone = True
                 return
-            descriptor = tree.open_pidfd(members[0])
             if descriptor is not None:
                 try:
                     await anyio.wait_readable(descriptor)
@@ -159,7 +174,10 @@ class LocalProcess:
         if self._exit is None:
             self._kill_group()
         # Not abandoned on cancellation: it is bounded, and a half-done sweep is what a caller must never get.
-        survivors = await anyio.to_thread.run_sync(tree.kill_members, self._members)
+        try:
+            survivors = await anyio.to_thread.run_sync(tree.kill_members, self._members)
+        except OSError:
+            return TreeReport(gone=False, method=KillMethod.PROCESS_GROUP)
         if not survivors:
             await self.wait()
             self._tree_gone = True
@@ -178,9 +196,10 @@ class LocalProcess:
 
     async def foreground(self) -> ForegroundState | None:
         group = self._foreground_group()
-        if group is None:
+        if group is None or self._terminal_device is None:
             return None
-        return ForegroundState(group, await anyio.to_thread.run_sync(group_waits_for_input, group))
+        waits = await anyio.to_thread.run_sync(group_waits_for_input, group, self._terminal_device)
+        return ForegroundState(group, waits)
 
     # End
 
@@ -266,7 +285,13 @@ class LocalProcess:
         return 1
 
     def _signal_tree(self, number: int) -> int:
-        return tree.signal_members(self._members(), number)
+        try:
+            return tree.signal_members(self._members(), number)
+        except OSError:
+            # No descriptor to look into /proc with. The group is reached without one, while its number is ours.
+            if self._exit is None:
+                os.killpg(self.pid, number)
+            return 0
 
     def _foreground_group(self) -> int | None:
         descriptor = self._streams.get(STDOUT)
@@ -355,12 +380,12 @@ def _start_on_pipes(
             elif redirect is Redirect.MERGE:
                 child_out[stream] = child_out[STDOUT]
         stdio = (child_in, child_out[STDOUT], child_out[STDERR])
-        if spec.limits:
+        if spec.limits or _signals_are_altered():
             pid = _spawn_by_script(spec, path, cwd, environment, stdio)
         else:
             pid = _spawn_directly(spec, path, cwd, environment, stdio)
         on_failure.pop_all()
-    return LocalProcess(tree.Leader(pid, marker), streams, input_fd, terminal=False)
+    return _adopt(tree.Leader(pid, marker), streams, input_fd, None)
 
 
 def _start_on_terminal(
@@ -372,11 +397,12 @@ def _start_on_terminal(
     size: tuple[int, int],
 ) -> LocalProcess:
     try:
-        controller, terminal = pty.openpty()
+        controller, terminal = os.openpty()
     except OSError as error:
         raise SpawnError(error.errno or errno.EIO, SpawnStage.SETUP) from error
     try:
         _set_terminal_size(terminal, *size)
+        device = os.fstat(terminal).st_rdev
         os.set_blocking(controller, False)
         pid = _spawn_by_script(spec, path, cwd, environment, (terminal, terminal, terminal))
     except BaseException:
@@ -384,8 +410,23 @@ def _start_on_terminal(
         raise
     finally:
         os.close(terminal)
-    leader = tree.Leader(pid, marker)
-    return LocalProcess(leader, {STDOUT: controller}, controller, terminal=True)
+    return _adopt(tree.Leader(pid, marker), {STDOUT: controller}, controller, device)
+
+
+def _adopt(
+    leader: tree.Leader, streams: dict[int, int], input_fd: int | None, terminal_device: int | None
+) -> LocalProcess:
+    """Take charge of a child that runs. If that fails it does not run on without anybody who knows of it."""
+    try:
+        pid_fd = _open_pid_fd(leader.pid)
+    except OSError as error:
+        os.killpg(leader.pid, signal.SIGKILL)
+        os.waitpid(leader.pid, 0)
+        for descriptor in {*streams.values(), input_fd}:
+            if descriptor is not None:
+                os.close(descriptor)
+        raise SpawnError(error.errno or errno.EIO, SpawnStage.SETUP) from error
+    return LocalProcess(leader, streams, input_fd, pid_fd, terminal_device)
 
 
 def _spawn_directly(
@@ -435,7 +476,12 @@ def _spawn_by_script(
         }
     )
     spec_read, spec_write = _pipe()
-    status_read, status_write = _pipe()
+    try:
+        status_read, status_write = _pipe()
+    except OSError:
+        os.close(spec_read)
+        os.close(spec_write)
+        raise
     try:
         child = subprocess.Popen(
             [sys.executable, "-I", "-S", "-E", _CHILD_SCRIPT, str(spec_read), str(status_write)],
@@ -465,6 +511,13 @@ def _spawn_by_script(
         raise SpawnError(int.from_bytes(status[1:5], "little"), SpawnStage(status[0]))
     child.returncode = 0
     return child.pid
+
+
+def _signals_are_altered() -> bool:
+    """Whether a child would inherit a blocked or ignored signal beyond the three that `subprocess` resets itself."""
+    if signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+        return True
+    return any(signal.getsignal(number) is signal.SIG_IGN for number in _INHERITED_SIGNALS)
 
 
 def _groups(spec: Spawn) -> list[int] | None:

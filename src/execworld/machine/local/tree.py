@@ -4,12 +4,14 @@ A tree is what carries the marker that the leader got in its environment, what i
 descends from either. A process that leaves the session *and* clears its environment *and* outlives its parent is not
 seen: that is why the local world reports ``kill.tree`` as partial.
 
-All functions block (they read /proc) and belong into a worker thread.
+All functions block (they read /proc) and belong into a worker thread. Without a free descriptor they raise OSError
+(EMFILE, ENFILE): what could not be looked for is not gone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -21,6 +23,7 @@ from typing import Final
 MARKER_NAME: Final = b"EXECWORLD_TREE"
 """Environment variable that every process started by a local machine inherits."""
 
+OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _SWEEP_LIMIT_S: Final = 20.0
 _SETTLE_S: Final = 0.002
 _MAX_ENVIRONMENT_BYTES: Final = 4 * 1024 * 1024
@@ -90,9 +93,12 @@ def group_alive(leader_pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return any(
-        record.alive and leader_pid in (record.group, record.session) for record in _all_records()
-    )  # a group may consist of zombies that nobody reaps
+    try:
+        records = _all_records()
+    except OSError:
+        return True  # out of descriptors: not proven gone
+    # A group may consist of zombies that nobody reaps.
+    return any(record.alive and leader_pid in (record.group, record.session) for record in records)
 
 
 def signal_members(members: Iterable[Member], number: int) -> int:
@@ -105,8 +111,21 @@ def kill_members(find: Callable[[], list[Member]], limit_s: float = _SWEEP_LIMIT
 
     New members are stopped first and killed only when a round finds no further ones: a stopped process does not fork,
     and one that is not killed yet keeps its place under a limit on processes, so a fork storm runs dry.
+
+    Raises:
+        OSError: there was no descriptor to look into /proc with, until the time was up.
     """
     deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            return _kill_until(find, deadline)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS or time.monotonic() >= deadline:
+                raise
+        time.sleep(_SETTLE_S)  # another thread will give one back
+
+
+def _kill_until(find: Callable[[], list[Member]], deadline: float) -> list[Member]:
     while members := find():
         known: set[Member] = set()
         while (fresh := [m for m in members if m not in known]) and time.monotonic() < deadline:
@@ -126,7 +145,8 @@ def open_pidfd(member: Member) -> int | None:
         return None
     try:
         descriptor = os.pidfd_open(member.pid)
-    except (ProcessLookupError, OSError):
+    except OSError as error:
+        _pass_on_shortage(error)
         return None
     if start_ticks(member.pid) != member.start_ticks:
         os.close(descriptor)
@@ -139,7 +159,8 @@ def markers_of(pid: int) -> list[bytes]:
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as stream:
             environment = stream.read(_MAX_ENVIRONMENT_BYTES)
-    except OSError:
+    except OSError as error:
+        _pass_on_shortage(error)
         return []
     prefix = MARKER_NAME + b"="
     if prefix not in environment:
@@ -159,6 +180,12 @@ def _signal_member(member: Member, number: int) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def _pass_on_shortage(error: OSError) -> None:
+    """A process that cannot be looked at is gone, or not ours. One that could not be looked *for* may be alive."""
+    if error.errno in OUT_OF_DESCRIPTORS:
+        raise error
 
 
 def _living_with_descendants(records: dict[int, _ProcessRecord], found: set[int]) -> list[Member]:
@@ -186,7 +213,8 @@ def _read_record(pid: int) -> _ProcessRecord | None:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as stream:
             text = stream.read(4096)
-    except OSError:
+    except OSError as error:
+        _pass_on_shortage(error)
         return None
     fields = text[text.rfind(b")") + 2 :].split()  # the name in parentheses may hold anything
     if len(fields) < 20:

@@ -1,0 +1,15 @@
+"""The page of clauses is what the suites say."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "contract-page"
+
+
+def test_the_page_is_fresh() -> None:
+    """A changed rule changes the page in the same commit."""
+    finished = subprocess.run(
+        [sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
