@@ -1,0 +1,265 @@
+/* The step that starts a command, in a worker: builds everything, forks the supervisor, waits for its first note. */
+#include "spawn.h"
+
+#include "batch.h"
+#include "cgroup.h"
+#include "facts.h"
+#include "process.h"
+#include "sys.h"
+#include "terminal.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pid_t *known; /* supervisors that were not reaped yet */
+static size_t known_count;
+static size_t known_capacity;
+
+void supervisors_lock(void) { pthread_mutex_lock(&mutex); }
+void supervisors_unlock(void) { pthread_mutex_unlock(&mutex); }
+
+bool supervisor_known(pid_t pid) {
+    for (size_t index = 0; index < known_count; index++)
+        if (known[index] == pid)
+            return true;
+    return false;
+}
+
+void supervisor_forget(pid_t pid) {
+    for (size_t index = 0; index < known_count; index++)
+        if (known[index] == pid) {
+            known[index] = known[--known_count];
+            return;
+        }
+}
+
+/* Memory of one spawn: the text of all arguments, and the command. */
+struct request {
+    struct command command;
+    char *text;
+    size_t text_size;
+    struct path_text program;
+    struct path_text directory;
+};
+
+static void request_free(struct request *request) {
+    free(request->command.argv);
+    free(request->command.environment);
+    free(request->command.groups);
+    free(request->command.limits);
+    free(request->text);
+    free(request);
+}
+
+static char *keep(struct request *request, struct slice slice) {
+    char *at = request->text + request->text_size;
+    if (slice.size) {
+        if (memchr(slice.data, 0, slice.size))
+            return NULL;
+        memcpy(at, slice.data, slice.size);
+    }
+    at[slice.size] = 0;
+    request->text_size += slice.size + 1;
+    return at;
+}
+
+static int read_strings(struct request *request, const struct list_field *argv, const struct list_field *environment) {
+    struct command *command = &request->command;
+    request->text = malloc(argv->raw.size + environment->raw.size + argv->count + 2 * (size_t)environment->count + 1);
+    command->argv = calloc((size_t)argv->count + 1, sizeof(char *));
+    command->environment = calloc((size_t)environment->count + 1, sizeof(char *));
+    if (!request->text || !command->argv || !command->environment)
+        return ENOMEM;
+    struct cursor cursor = {argv->raw.data, argv->raw.data + argv->raw.size, false};
+    for (uint32_t index = 0; index < argv->count; index++)
+        if (!(command->argv[index] = keep(request, take_bytes(&cursor))))
+            return EINVAL;
+    cursor = (struct cursor){environment->raw.data, environment->raw.data + environment->raw.size, false};
+    for (uint32_t index = 0; index < environment->count; index++) {
+        struct slice name = take_bytes(&cursor), value = take_bytes(&cursor);
+        if (name.size == 0 || memchr(name.data, '=', name.size))
+            return EINVAL;
+        char *pair = keep(request, name);
+        if (!pair)
+            return EINVAL;
+        pair[name.size] = '=';
+        if (!keep(request, value))
+            return EINVAL;
+        command->environment[index] = pair;
+    }
+    return argv->count ? 0 : EINVAL;
+}
+
+static int read_lists(struct command *command, const struct list_field *groups, const struct list_field *limits) {
+    command->groups = calloc((size_t)groups->count + 1, sizeof *command->groups);
+    command->limits = calloc((size_t)limits->count + 1, sizeof *command->limits);
+    if (!command->groups || !command->limits)
+        return ENOMEM;
+    struct cursor cursor = {groups->raw.data, groups->raw.data + groups->raw.size, false};
+    for (; command->group_count < groups->count; command->group_count++)
+        command->groups[command->group_count] = take_u32(&cursor);
+    cursor = (struct cursor){limits->raw.data, limits->raw.data + limits->raw.size, false};
+    for (; command->limit_count < limits->count; command->limit_count++) {
+        struct limit *limit = &command->limits[command->limit_count];
+        limit->resource = take_u32(&cursor);
+        limit->soft = take_u64(&cursor);
+        limit->hard = take_u64(&cursor);
+    }
+    return 0;
+}
+
+static int read_request(struct batch *batch, const struct operation *operation, struct request *request) {
+    struct command *command = &request->command;
+    const uint64_t *numbers = operation->numbers;
+    uint64_t has = numbers[3];
+    if (numbers[0] > REDIRECT_PIPE || numbers[1] > REDIRECT_PIPE || numbers[2] > REDIRECT_MERGE || has > 31)
+        return EINVAL;
+    int status = resolve_path(batch, &operation->paths[0], &request->program);
+    if (status == 0)
+        status = resolve_path(batch, &operation->paths[1], &request->directory);
+    if (status == 0)
+        status = read_strings(request, &operation->lists[0], &operation->lists[1]);
+    if (status == 0)
+        status = read_lists(command, &operation->lists[2], &operation->lists[3]);
+    if (status != 0)
+        return status;
+    command->program = request->program.text;
+    command->directory = request->directory.text;
+    command->terminal = has & HAS_TERMINAL;
+    command->has_uid = has & HAS_UID;
+    command->has_gid = has & HAS_GID;
+    command->has_groups = has & HAS_GROUPS;
+    command->has_umask = has & HAS_UMASK;
+    command->uid = (uid_t)numbers[6];
+    command->gid = (gid_t)numbers[7];
+    command->umask = (mode_t)(numbers[8] & 0777);
+    return command->program[0] == '/' && command->directory[0] == '/' ? 0 : EINVAL;
+}
+
+static void close_fd(int *fd) {
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* `ours` does not block, the child's end does. */
+static int make_pipe(bool to_child, int *ours, int *childs) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return errno;
+    *ours = ends[to_child ? 1 : 0];
+    *childs = ends[to_child ? 0 : 1];
+    return fcntl(*ours, F_SETFL, O_NONBLOCK) < 0 ? errno : 0;
+}
+
+static int make_streams(const uint64_t *numbers, struct command *command, struct spawned *spawned, int childs[3]) {
+    int status = 0;
+    if (command->terminal) {
+        status = terminal_open((uint16_t)numbers[4], (uint16_t)numbers[5], &spawned->master, &childs[0]);
+        for (int index = 0; index < 3; index++)
+            command->standard[index] = childs[0];
+        return status;
+    }
+    for (int index = 0; index < 3; index++)
+        command->standard[index] = facts_null();
+    if (numbers[0] == REDIRECT_PIPE) {
+        status = make_pipe(true, &spawned->input, &childs[0]);
+        command->standard[0] = childs[0];
+    }
+    if (status == 0 && numbers[1] == REDIRECT_PIPE) {
+        status = make_pipe(false, &spawned->output[0], &childs[1]);
+        command->standard[1] = childs[1];
+    }
+    if (status == 0 && numbers[2] == REDIRECT_PIPE) {
+        status = make_pipe(false, &spawned->output[1], &childs[2]);
+        command->standard[2] = childs[2];
+    }
+    if (numbers[2] == REDIRECT_MERGE)
+        command->standard[2] = command->standard[1];
+    return status == 0 && command->standard[0] < 0 ? ENOENT : status;
+}
+
+static int await_start(struct batch *batch, struct spawned *spawned) {
+    struct note note;
+    for (;;) {
+        ssize_t size = recv(spawned->control, &note, sizeof note, 0);
+        if (size < 0 && errno == EINTR && !batch_cancelled(batch))
+            continue;
+        if (size < (ssize_t)offsetof(struct note, survivors) || note.type != NOTE_STARTED) {
+            /* Cancelled while the directory or the program hangs, or somebody killed the supervisor. */
+            kill(spawned->supervisor, SIGKILL);
+            return size < 0 && errno == EINTR ? ECANCELED : EAGAIN;
+        }
+        if (note.error != 0) {
+            batch->detail = note.stage;
+            return note.error;
+        }
+        spawned->leader = note.pid;
+        return 0;
+    }
+}
+
+static int start_supervisor(struct command *command, struct spawned *spawned) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return errno;
+    spawned->control = ends[0];
+    command->control = ends[1];
+    command->cgroup = spawned->cgroup ? spawned->cgroup->directory : -1;
+    pid_t warden = getpid();
+    supervisors_lock();
+    if (known_count == known_capacity) {
+        known_capacity = known_capacity ? known_capacity * 2 : 64;
+        known = realloc(known, known_capacity * sizeof *known);
+        if (!known)
+            abort();
+    }
+    spawned->supervisor = sys_fork();
+    if (spawned->supervisor == 0)
+        supervise(command, warden);
+    int status = spawned->supervisor < 0 ? errno : 0;
+    if (status == 0)
+        known[known_count++] = spawned->supervisor;
+    supervisors_unlock();
+    close(ends[1]);
+    return status;
+}
+
+int step_spawn(struct batch *batch, const struct operation *operation) {
+    struct request *request = calloc(1, sizeof *request);
+    if (!request)
+        return ENOMEM;
+    struct spawned spawned = {.control = -1, .input = -1, .output = {-1, -1}, .master = -1};
+    int childs[3] = {-1, -1, -1};
+    batch->detail = STAGE_SETUP;
+    int status = read_request(batch, operation, request);
+    if (status == 0)
+        status = make_streams(operation->numbers, &request->command, &spawned, childs);
+    if (status == 0) {
+        spawned.cgroup = cgroup_acquire();
+        status = start_supervisor(&request->command, &spawned);
+    }
+    for (int index = 0; index < 3; index++)
+        close_fd(&childs[index]);
+    if (status == 0)
+        status = await_start(batch, &spawned);
+    request_free(request);
+    if (status == 0) {
+        put_opened(batch, process_register(&spawned));
+        put_u32(&batch->reply, (uint32_t)spawned.leader);
+        return 0;
+    }
+    close_fd(&spawned.control);
+    close_fd(&spawned.input);
+    close_fd(&spawned.output[0]);
+    close_fd(&spawned.output[1]);
+    close_fd(&spawned.master);
+    cgroup_release(spawned.cgroup, false);
+    return status;
+}
