@@ -34,6 +34,7 @@ static char memory_key[16];
 uint32_t cgroup_abilities(void) { return abilities; }
 const char *cgroup_own_path(void) { return own_path; }
 bool cgroup_used(void) { return used; }
+void cgroup_disable(void) { used = false; }
 int cgroup_parent(void) { return parent; }
 
 /* Value of a line "hierarchy:controllers:path" of /proc/self/cgroup. */

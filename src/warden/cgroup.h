@@ -29,6 +29,9 @@ const char *cgroup_own_path(void);
 /* Whether commands get one. */
 bool cgroup_used(void);
 
+/* Uses none from now on. */
+void cgroup_disable(void);
+
 /* Thread-safe; NULL when there is none to be had. */
 struct cgroup *cgroup_acquire(void);
 /* One that is empty and in which nothing was ever killed is used again. Since cgroup.kill counts its uses, Linux (seen

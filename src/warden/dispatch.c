@@ -1,5 +1,6 @@
 #include "dispatch.h"
 
+#include "cgroup.h"
 #include "facts.h"
 #include "link.h"
 #include "process.h"
@@ -329,11 +330,13 @@ static bool on_hello(struct cursor *body) {
         world_end(ENDING_VERSION, "the host speaks another version of the protocol", 0);
         return true;
     }
-    if (flags != 0 || floor > credit || credit > INT32_MAX || window > INT32_MAX ||
+    if (flags > HELLO_NO_CGROUPS || floor > credit || credit > INT32_MAX || window > INT32_MAX ||
         (lease != 0 && (lease < 1000 || lease > 86400000)))
         return false;
     streams_configure(credit, floor, window);
     greeted = true;
+    if (flags & HELLO_NO_CGROUPS)
+        cgroup_disable();
     world_begin(lease);
     return true;
 }

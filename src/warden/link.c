@@ -46,7 +46,7 @@ static struct source in_source, out_source;
 static int in_fd = -1, out_fd = -1;
 static message_handler *handle_message;
 static struct queue control, bulk;
-static struct chunk *spare; /* one of CHUNK_SIZE, so that a flood allocates nothing */
+static struct chunk *spares[2]; /* of CHUNK_SIZE and SMALL_CHUNK, so that neither a flood nor small talk allocates */
 static struct partial *partials;
 static unsigned partial_count;
 static bool writable = true, readable, reading, ended, violated, heard;
@@ -84,9 +84,10 @@ static struct chunk *chunk_for(struct queue *queue, size_t size, size_t capacity
     struct chunk *chunk = NULL;
     if (capacity < size)
         capacity = size;
-    if (capacity == CHUNK_SIZE && spare) {
-        chunk = spare;
-        spare = NULL;
+    struct chunk **spare = &spares[capacity == SMALL_CHUNK];
+    if (*spare && (*spare)->capacity == capacity) {
+        chunk = *spare;
+        *spare = NULL;
     } else {
         chunk = malloc(sizeof *chunk + capacity);
     }
@@ -199,8 +200,9 @@ static size_t advance(struct queue *queue, size_t written, size_t most) {
             queue->first = chunk->next;
             if (!queue->first)
                 queue->last = NULL;
-            if (chunk->capacity == CHUNK_SIZE && !spare)
-                spare = chunk;
+            struct chunk **spare = &spares[chunk->capacity == SMALL_CHUNK];
+            if (!*spare && (chunk->capacity == CHUNK_SIZE || chunk->capacity == SMALL_CHUNK))
+                *spare = chunk;
             else
                 free(chunk);
         }

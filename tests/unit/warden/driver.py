@@ -452,6 +452,7 @@ class Warden:
         preexec: Callable[[], None] | None = None,
         environment: dict[str, str] | None = None,
         hello: bool = True,
+        flags: int = 0,
         stderr: int | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
@@ -483,12 +484,12 @@ class Warden:
         self.next_id = 1
         self.facts: Reader | None = None
         if hello:
-            self.write(b"EXECWORLD-HOST\r\n" + self.frame(HELLO, 0, self.hello(credit, floor, window, lease_ms)))
+            self.write(b"EXECWORLD-HOST\r\n" + self.frame(HELLO, 0, self.hello(credit, floor, window, lease_ms, flags=flags)))
             self.until(lambda: self.facts is not None, "no HELLO came")
 
     @staticmethod
-    def hello(credit: int, floor: int, window: int, lease_ms: int, version: int = 1) -> bytes:
-        return u16(version) + u16(0) + u32(credit) + u32(floor) + u32(window) + u32(lease_ms)
+    def hello(credit: int, floor: int, window: int, lease_ms: int, version: int = 1, flags: int = 0) -> bytes:
+        return u16(version) + u16(flags) + u32(credit) + u32(floor) + u32(window) + u32(lease_ms)
 
     @staticmethod
     def frame(kind: int, number: int, body: bytes, flags: int = 0) -> bytes:
