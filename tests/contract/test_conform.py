@@ -96,20 +96,22 @@ def test_nobody_excuses_himself(tmp_path: Path, body: str) -> None:
     """A provider that skips a clause, or expects it to fail, without a declared deviation fails it."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (tmp_path / "test_excuses.py").write_text(EXCUSES.format(body=body), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "execworld.testing.pytest_plugin",
-    ]
+    plugins = ["-p", "no:cacheprovider", "-p", "anyio.pytest_plugin", "-p", "execworld.testing.pytest_plugin"]
     finished = subprocess.run(
-        [*command, "-c", "pytest.ini", "--clauses", "S-2", "test_excuses.py"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            *plugins,
+            "-c",
+            "pytest.ini",
+            "--clauses",
+            "S-2",
+            "test_excuses.py",
+        ],
         cwd=tmp_path,
-        env=dict(os.environ),
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=60,
