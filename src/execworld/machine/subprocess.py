@@ -10,6 +10,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import anyio.lowlevel
+
 from execworld.machine.ending import checked_seconds
 from execworld.machine.environment import command_environment
 from execworld.machine.operations import (
@@ -256,6 +258,7 @@ class MachineSubprocess(Subprocess):
                 terminal=terminal,
             )
         )
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a machine may spawn without ever waiting
         try:
             result = (await self._scope.machine.run(batch))[spawned]
         except BatchFailed as failure:

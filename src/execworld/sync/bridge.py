@@ -151,7 +151,8 @@ class Bridge:
         """Hold *manager* open in one task of the loop, so that it is left where it was entered."""
         held: list[ResultT] = []
         settled: concurrent.futures.Future[None] = concurrent.futures.Future()
-        leave = anyio.Event()
+        # Made in the loop: made here, it would belong to a loop that happens to run in this thread.
+        leave = self._portal.call(anyio.Event)
 
         async def hold() -> None:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -87,14 +88,10 @@ def run_conformance(
         (root / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         (root / "work").mkdir()
         report = root / "report.json"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib"]
-        command += [
-            "-p",
-            "execworld.testing.pytest_plugin",
-            "-c",
-            str(root / "pytest.ini"),
-            f"--rootdir={root}",
-        ]
+        command = [sys.executable, "-m", "pytest", "-q", "--import-mode=importlib"]
+        for plugin in ("no:cacheprovider", "anyio.pytest_plugin", "execworld.testing.pytest_plugin"):
+            command += ["-p", plugin]
+        command += ["-c", str(root / "pytest.ini"), f"--rootdir={root}"]
         command += ["--world", world, "--world-mode", mode, "--contract-report", str(report)]
         # Options may hold credentials, and everybody can read an argument list.
         options = root / "options.json"
@@ -115,9 +112,12 @@ def run_conformance(
         finished = subprocess.run(
             command,
             cwd=root / "work",
+            # No other plugin of the environment may change what the suites do.
+            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            check=False,
         )
         output = finished.stdout.decode("utf-8", "replace")
         if not report.exists() or finished.returncode not in (0, 1):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator
-from contextlib import AbstractAsyncContextManager
-from functools import wraps
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial, wraps
 from importlib.metadata import entry_points
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -21,10 +21,10 @@ from execworld.testing.contract_items import CLAUSE_LIMIT_S, CONTRACT_ITEM, Cont
 
 if TYPE_CHECKING:
     from execworld.seams import World
-    from execworld.seams.testing import BrokenWorldMaker, WorldMaker
+    from execworld.seams.testing import BreakableWorld, BrokenWorldMaker, WorldMaker
 
 BREAKER_GROUP: Final = "execworld.breakers"
-"""Entry points, named like their provider: ``breaker(open_world_manager) -> context manager of a BreakableWorld``."""
+"""Entry points, named like their provider: an async function that loses the world given to it."""
 
 _OUTCOMES: Final = pytest.StashKey[list[tuple[str, str, str, str]]]()
 
@@ -106,11 +106,15 @@ def broken_world_maker(request: pytest.FixtureRequest, world_maker: WorldMaker) 
     kind = world_kind(request.config.getoption("world_name") or "")
     points = entry_points(group=BREAKER_GROUP, name=kind)
     if not points:
-        pytest.fail(f"no distribution registers a way to lose a {kind or '?'} world", pytrace=False)
-    breaker = next(iter(points)).load()
+        pytest.fail(f"no distribution registers a way to lose a `{kind}` world", pytrace=False)
+    lose: Callable[[World], Awaitable[None]] = next(iter(points)).load()
 
-    def make() -> Any:  # what the entry point gives is checked by its use
-        return breaker(world_maker)
+    @asynccontextmanager
+    async def make() -> AsyncGenerator[BreakableWorld]:
+        from execworld.seams.testing import BreakableWorld
+
+        async with world_maker() as world:
+            yield BreakableWorld(world, partial(lose, world))
 
     return make
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
@@ -15,39 +16,52 @@ from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
 from execworld.seams.errors import OutcomeUnknown, WorldLost
 from execworld.seams.identity import Boundary, WorldIdentity
-from execworld.seams.policy import SandboxPolicy
+from execworld.seams.provider import OpenRequest, Probe, Provider
 from execworld.seams.results import KillMethod, TreeReport
 from execworld.seams.testing import BreakableWorld
 from execworld.seams.world import World
 from execworld.testing.forwarding import ForwardingMachine
+from execworld.world import ResolvedWorld
 
 ResultT = TypeVar("ResultT")
 
 
-@asynccontextmanager
-async def open_local(
-    cwd: str,
-    *,
-    wrap: Callable[[Machine], Machine] | None = None,
-    kind: str = "local",
-) -> AsyncGenerator[World]:
-    """A local world whose machine is what *wrap* makes of a `LocalMachine`."""
-    machine: Machine = LocalMachine()
-    identity = WorldIdentity(kind, machine.facts.host_instance)
-    kill_tree = DimensionEnforcement(
-        asked=False, required=False, state=EnforcementState.PARTIAL, by="sweep", why_not="user space alone"
-    )
-    settings = WorldSettings(
-        identity=identity,
-        policy=SandboxPolicy.full_access(),
-        enforcement=Enforcement({Dimension.KILL_TREE: kill_tree}),
-        boundary=Boundary.NONE,
-        cwd=cwd,
-    )
-    if wrap is not None:
-        machine = wrap(machine)
-    async with open_machine_world(machine, settings) as world:
-        yield world
+@dataclass(frozen=True, slots=True)
+class _NoOptions:
+    pass
+
+
+def open_local(
+    cwd: str, *, wrap: Callable[[Machine], Machine] | None = None, kind: str = "local"
+) -> AbstractAsyncContextManager[World]:
+    """A local world whose machine is what *wrap* makes of a `LocalMachine`, opened as any provider's world is."""
+
+    @asynccontextmanager
+    async def open_it(request: OpenRequest[_NoOptions]) -> AsyncGenerator[World]:
+        machine: Machine = LocalMachine()
+        identity = WorldIdentity(kind, machine.facts.host_instance)
+        kill_tree = DimensionEnforcement(
+            asked=False,
+            required=False,
+            state=EnforcementState.PARTIAL,
+            by="sweep",
+            why_not="user space alone",
+        )
+        settings = WorldSettings(
+            identity=identity,
+            policy=request.policy,
+            enforcement=Enforcement({Dimension.KILL_TREE: kill_tree}),
+            boundary=Boundary.NONE,
+            cwd=request.cwd,
+        )
+        async with open_machine_world(machine if wrap is None else wrap(machine), settings) as world:
+            yield world
+
+    async def probe() -> Probe:
+        return Probe(available=True)
+
+    provider = Provider(name=kind, summary="", config_type=_NoOptions, open=open_it, probe=probe)
+    return ResolvedWorld(provider, _NoOptions()).open(cwd=cwd)
 
 
 class CuttableMachine(ForwardingMachine):

@@ -44,7 +44,8 @@ class ContractSuite:
     pytestmark: ClassVar[list[pytest.MarkDecorator]] = [pytest.mark.anyio]
 
     @pytest.fixture(scope="class")
-    async def world(self, world_maker: WorldMaker) -> AsyncIterator[World]:
+    @classmethod
+    async def world(cls, world_maker: WorldMaker) -> AsyncIterator[World]:
         """One world for all clauses of a class that do not close it."""
         async with world_maker() as world:
             yield world

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from execworld.machine.base import (
@@ -81,6 +82,9 @@ class LocalProcess:
 
     async def receive(self, stream: int, max_bytes: int) -> bytes:
         """The next bytes; empty at the end of the stream (see `Machine.receive`)."""
+        # A stream that always has something must not keep the event loop from everything else. Before the read, because
+        # what was read would be lost to a cancellation after it.
+        await anyio.lowlevel.checkpoint()
         while True:
             descriptor = self._streams.get(stream)
             if descriptor is None or stream in self._ended:

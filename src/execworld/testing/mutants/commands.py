@@ -84,11 +84,16 @@ class _SearchesTheCurrentDirectory(Delegate):
         return found
 
 
+_ENDED_BY_TIMEOUT = tuple(
+    f"P-22[timeout-{kind}]"
+    for kind in ("child", "grandchild", "orphan", "deaf-orphan", "own-session", "daemon")
+)
+
 COMMAND_MUTANTS = (
     Mutant(
         "mutant hides-time-limits",
         "kills at the time limit and does not say so",
-        ("D-2", "D-3", "P-22[timeout-child]", "P-71", "P-85"),
+        ("D-2", "D-3", "P-71", "P-85", *_ENDED_BY_TIMEOUT),
         world=with_subprocess(
             lambda inner: _ChangesResults(inner, lambda result: replace(result, timed_out=False))
         ),

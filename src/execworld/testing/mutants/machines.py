@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -81,6 +82,16 @@ class _ReportsALossAsSuccess(ForwardingMachine):
             return await self.inner.receive(handle, stream, max_bytes)
         except (WorldLost, OutcomeUnknown):
             return b""
+
+    async def release(self, handle: int) -> None:
+        with suppress(WorldLost, OutcomeUnknown):
+            await self.inner.release(handle)
+
+    async def kill_tree(self, handle: int) -> TreeReport:
+        try:
+            return await self.inner.kill_tree(handle)
+        except (WorldLost, OutcomeUnknown):
+            return TreeReport(gone=True, method=KillMethod.NOT_NEEDED)
 
 
 class _WaitsForBackgroundJobs(ForwardingMachine):

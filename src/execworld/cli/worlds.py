@@ -1,0 +1,121 @@
+"""Options that say which world, and what is said when it opens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+from execworld.cli.messages import note, say
+from execworld.seams import Boundary, ConfigurationError, ExecworldError, SandboxPolicy, World
+from execworld.world import ResolvedWorld, environment_variable, list_providers, resolve_world
+
+VARIABLE: Final = "EXECWORLD_WORLD"
+DEFAULT_WORLD: Final = "landlock"
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class WorldChoice:
+    """Which world was asked for.
+
+    Attributes:
+        name: Name or URL from the command line; None when it was not given there.
+        config: Options as text.
+        quiet: Say nothing about the world.
+    """
+
+    name: str | None
+    config: dict[str, str]
+    quiet: bool = False
+
+    def resolve(self) -> ResolvedWorld[Any]:
+        """Find the world and check its options. Nothing is started.
+
+        Raises:
+            ConfigurationError: no world was named and the default is not installed; never another one instead.
+        """
+        preset = environment_variable(VARIABLE)
+        if self.name is not None:
+            if preset is not None and preset != self.name and not self.quiet:
+                note(f"-w {_shown(self.name)} is used, not {VARIABLE}={_shown(preset)}")
+            return resolve_world(self.name, self.config, text=True)
+        if preset is not None:
+            try:
+                return resolve_world(preset, self.config, text=True)
+            except ExecworldError as error:
+                error.hint = f"{error.hint}\nthe world was named by the variable {VARIABLE}".lstrip("\n")
+                raise
+        if all(listing.name != DEFAULT_WORLD for listing in list_providers()):
+            message = f"no world was named, and the default world `{DEFAULT_WORLD}` is not installed"
+            hint = f"name one: `-w local` runs on this host without confinement; or set {VARIABLE}"
+            raise ConfigurationError(message, hint=hint)
+        return resolve_world(DEFAULT_WORLD, self.config, text=True)
+
+    def open(self) -> AbstractAsyncContextManager[World]:
+        world = self.resolve()
+        # A confining world without a policy would confine nothing, which nobody who names it means.
+        confining = world.provider.name == DEFAULT_WORLD
+        return world.open(policy=SandboxPolicy.workspace_write(os.getcwd()) if confining else None)
+
+    def announce(self, world: World) -> None:
+        """Say what does not hold in *world*, once."""
+        if self.quiet:
+            return
+        kind = world.identity.kind
+        if world.facts.boundary is Boundary.NONE and not world.policy.confines:
+            say(f"execworld: world {kind}: unconfined")
+        for dimension in world.enforcement.unenforced():
+            entry = world.enforcement.entries[dimension]
+            say(f"execworld: world {kind}: {dimension} is {entry.state}: {entry.why_not}")
+
+
+def _shown(name: str) -> str:
+    """The name without an address, which may hold a password."""
+    scheme, separator, _ = name.partition("://")
+    return f"{scheme}://..." if separator else name
+
+
+def world_options(command: CommandT) -> CommandT:
+    """The options ``-w``, ``--config`` and ``-q``, as parameters ``world_name``, ``config`` and ``quiet``."""
+    for decorate in reversed(_WORLD_OPTIONS):
+        command = decorate(command)
+    return command
+
+
+def parse_config(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    config: dict[str, str] = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not separator or not name:
+            raise click.BadParameter("write it as NAME=VALUE", context, parameter)
+        if name in config:
+            raise click.BadParameter(f"`{name}` is given twice", context, parameter)
+        config[name] = text
+    return config
+
+
+_WORLD_OPTIONS: Final = (
+    click.option(
+        "-w",
+        "--world",
+        "world_name",
+        metavar="WORLD",
+        help=f"Name or URL of the world; without it {VARIABLE}, else {DEFAULT_WORLD}.",
+    ),
+    click.option(
+        "--config",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=parse_config,
+        help="An option of the world; a list or mapping as JSON. Repeatable.",
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="Say nothing about the world."),
+)
