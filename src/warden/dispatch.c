@@ -259,7 +259,17 @@ static bool on_signal(uint64_t id, struct process *process, struct cursor *body)
     return true;
 }
 
+static size_t size_of_request(uint8_t type) {
+    switch (type) {
+    case MESSAGE_SIGNAL: return 13;
+    case MESSAGE_RESIZE: return 12;
+    default: return 8;
+    }
+}
+
 static bool on_process_request(uint8_t type, uint64_t id, struct cursor *body) {
+    if ((size_t)(body->end - body->at) != size_of_request(type))
+        return false;
     struct handle *handle = handle_get_kind(take_u64(body), HANDLE_PROCESS);
     struct process *process = (struct process *)handle;
     bool good = !body->bad;

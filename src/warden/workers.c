@@ -11,7 +11,7 @@
 
 #define WORKERS_FIRST 3u  /* started as soon as there is work for them */
 #define WORKERS_MOST 64u  /* further ones only when everything stands still */
-#define STALL_MS 4
+#define STALL_MS 20
 #define STACK_SIZE (256u * 1024u)
 
 #define INTERRUPT_SIGNAL SIGUSR1

@@ -482,6 +482,8 @@ class Warden:
         self.ending: tuple[int, bytes] | None = None
         self.order: list[tuple[int, int]] = []  # type and id or handle of everything received
         self.next_id = 1
+        self.owed: list[tuple[int, int, int, int]] = []  # window, handle, stream, bytes
+        self.paying = False
         self.facts: Reader | None = None
         if hello:
             self.write(b"EXECWORLD-HOST\r\n" + self.frame(HELLO, 0, self.hello(credit, floor, window, lease_ms, flags=flags)))
@@ -516,6 +518,19 @@ class Warden:
             raise Ended
         self.received += data
         self.parse()
+        self.pay()
+
+    def pay(self) -> None:
+        """Gives credit back; not from within itself, which it would be when the warden has to be read to be written."""
+        if self.paying:
+            return
+        self.paying = True
+        try:
+            while self.owed:
+                owed, self.owed = self.owed, []
+                self.credit(sum(window for window, *_ in owed), [entry[1:] for entry in owed])
+        finally:
+            self.paying = False
 
     def parse(self) -> None:
         if self.facts is None:
@@ -587,7 +602,7 @@ class Warden:
         if flags & 1:
             stream.windowed += len(data)
         if self.give_back:
-            self.credit(len(data) if flags & 1 else 0, [(name, number, len(data))])
+            self.owed.append((len(data) if flags & 1 else 0, name, number, len(data)))
 
     # ---- messages
 

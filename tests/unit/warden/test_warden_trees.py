@@ -282,7 +282,7 @@ def test_a_fork_storm_under_a_limit_does_not_survive(zoo: Zoo, flags: int, pids_
         (pids_limit / "cgroup.procs").write_text("0")
 
     with Warden(flags=flags, preexec=enter) as warden:
-        ENDS[event](warden, zoo, "exec sh $D/storm 2>/dev/null", 150)
+        ENDS[event](warden, zoo, "exec sh $D/storm 2>/dev/null", 40)
 
 
 def test_a_stopped_supervisor_is_woken(zoo: Zoo, flags: int) -> None:
