@@ -4,7 +4,7 @@
 """
 
 from execworld.machine.warden.facts import LinkSettings, WardenFacts
-from execworld.machine.warden.local import start_local_warden
+from execworld.machine.warden.local import LocalWardenTransport, start_local_warden
 from execworld.machine.warden.locating import locate_warden
 from execworld.machine.warden.machine import WardenMachine
 from execworld.machine.warden.opening import open_warden_machine
@@ -14,6 +14,7 @@ __all__ = [
     "DirectTransport",
     "LinkEnd",
     "LinkSettings",
+    "LocalWardenTransport",
     "Transport",
     "TransportBroken",
     "WardenFacts",

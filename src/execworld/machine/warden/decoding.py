@@ -49,6 +49,7 @@ _REFUSALS: Final = frozenset(ERRNO_BY_NAME[name] for name in ("EPROTO", "ENOENT"
 _STAGES: Final = frozenset(int(stage) for stage in SpawnStage)
 _CHECK_STATUSES: Final = frozenset(int(status) for status in CheckStatus)
 _KINDS: Final = {int(kind): kind for kind in KindMask}
+_MODE_BITS: Final = 0o7777  # the type travels in the mode too, and is in the kind
 _STAT: Final = struct.Struct("<HIIIQQQQqqq")
 _HEAD: Final = struct.Struct("<HIHH")
 
@@ -113,8 +114,8 @@ def _decode_result(operation: Operation[Any], tolerate: frozenset[int], cursor: 
 
 
 def decode_stat(cursor: Cursor) -> FileStat:
-    kind, *others = cursor.take(_STAT)
-    return FileStat(_kind(kind), *others)
+    kind, mode, *others = cursor.take(_STAT)
+    return FileStat(_kind(kind), mode & _MODE_BITS, *others)
 
 
 def _kind(number: int) -> KindMask:

@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -202,7 +202,7 @@ class Maker:
     def stat(self) -> FileStat:
         number = self.number
         signed = [self.signed(64) for _ in range(3)]
-        unsigned = [number(32), number(32), number(32), *(number(64) for _ in range(4))]
+        unsigned = [number(12), number(32), number(32), *(number(64) for _ in range(4))]
         return FileStat(self.random.choice(list(KindMask)), *unsigned, *signed)
 
     def entry(self, *, deep: bool) -> ListedEntry:
@@ -318,6 +318,7 @@ def write_value(kind: str, value: Any) -> bytes:
 
 def write_stat(stat: FileStat) -> bytes:
     values = [getattr(stat, name) for name in FileStat.__slots__]
+    values[1] |= 0o100000  # of a regular file: the type travels with the mode
     return b"".join(write_value(kind, value) for kind, value in zip(STAT, values, strict=True))
 
 
@@ -378,7 +379,7 @@ def read_size_of(operation: Operation[Any]) -> Operation[Any]:
 
 
 def operation_types() -> list[type[Operation[Any]]]:
-    return Operation.__subclasses__()
+    return cast("list[type[Operation[Any]]]", Operation.__subclasses__())
 
 
 def test_the_page_names_every_operation() -> None:
