@@ -44,6 +44,10 @@ static step_function *const step_functions[OP_END] = {
     [OP_CONNECT] = step_connect,
 };
 
+#ifdef WARDEN_FUZZ
+extern volatile uint8_t *fuzz_reached;
+#endif
+
 bool batch_cancelled(const struct batch *batch) { return !batch->failed && atomic_load(&batch->job.cancelled); }
 
 static bool tolerates(const struct step *step, uint16_t status) {
@@ -81,6 +85,9 @@ static uint16_t run_step(struct batch *batch, uint16_t index) {
     }
     put_u16(reply, 0);
     result->at = reply->size;
+#ifdef WARDEN_FUZZ
+    fuzz_reached[step->operation.opcode] = 1;
+#endif
     int status = step_functions[step->operation.opcode](batch, &step->operation);
     if (reply->failed) {
         reply->failed = false;

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CANCEL_AGAIN_MS 100
+
 static struct batch *unanswered; /* all batches */
 static size_t unanswered_bytes;
 static bool greeted;
@@ -131,6 +133,16 @@ static void cancel_batch(struct batch *batch) {
     } else {
         workers_cancel(&batch->job);
     }
+}
+
+int dispatch_tick(void) {
+    int wait = -1;
+    for (struct batch *batch = unanswered; batch; batch = batch->next)
+        if (atomic_load(&batch->job.cancelled) && atomic_load(&batch->job.thread)) {
+            workers_cancel(&batch->job);
+            wait = CANCEL_AGAIN_MS;
+        }
+    return wait;
 }
 
 void dispatch_cancel_all(void) {

@@ -373,6 +373,8 @@ static bool consume(const uint8_t *data, size_t size) {
     return true;
 }
 
+void link_end(void) { ended = true; }
+
 void link_feed(const uint8_t *data, size_t size) {
     heard = true;
     if (!violated && !consume(data, size)) {

@@ -41,5 +41,6 @@ void link_finish(int timeout_ms);
 
 /* For the fuzz target: bytes as if they had been received. */
 void link_feed(const uint8_t *data, size_t size);
+void link_end(void);
 
 #endif

@@ -17,6 +17,7 @@
 #define SUPERVISOR_PATIENCE_MS 8000 /* it reports after 5 s at the latest, unless it was stopped */
 
 struct process *process_first;
+static bool orphans_possible; /* a supervisor was killed */
 
 static void process_destroy(struct handle *handle) {
     struct process *process = (struct process *)handle;
@@ -296,7 +297,8 @@ static void take_over(struct process *process) {
 
 void process_reaped(pid_t pid, int raw) {
     supervisors_lock();
-    supervisor_forget(pid);
+    /* One that ended in order has proven its tree empty. */
+    orphans_possible |= supervisor_forget(pid) && raw != 0;
     supervisors_unlock();
     for (struct process *process = process_first; process; process = process->next) {
         if (process->supervisor == pid)
@@ -312,6 +314,10 @@ int process_tick(void) {
     int wait = -1;
     int64_t now = monotonic_ms();
     struct process *next;
+    if (orphans_possible) {
+        orphans_possible = !sweep_orphans();
+        wait = orphans_possible ? 5 : -1;
+    }
     for (struct process *process = process_first; process; process = next) {
         next = process->next;
         if (process->gone || process->kill_deadline_ms == 0)

@@ -9,12 +9,16 @@
 #include "terminal.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define LOOK_MS 250 /* between two looks whether it was cancelled */
+#define HANG_MS 500 /* that a start may still take when it was cancelled */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pid_t *known; /* supervisors that were not reaped yet */
@@ -31,12 +35,13 @@ bool supervisor_known(pid_t pid) {
     return false;
 }
 
-void supervisor_forget(pid_t pid) {
+bool supervisor_forget(pid_t pid) {
     for (size_t index = 0; index < known_count; index++)
         if (known[index] == pid) {
             known[index] = known[--known_count];
-            return;
+            return true;
         }
+    return false;
 }
 
 /* Memory of one spawn: the text of all arguments, and the command. */
@@ -46,6 +51,7 @@ struct request {
     size_t text_size;
     struct path_text program;
     struct path_text directory;
+    int childs[3]; /* ends of the pipes that become the command's */
 };
 
 static void request_free(struct request *request) {
@@ -185,24 +191,38 @@ static int make_streams(const uint64_t *numbers, struct command *command, struct
     return status == 0 && command->standard[0] < 0 ? ENOENT : status;
 }
 
+/* -1: nothing came in that time. */
+static ssize_t receive_note(const struct spawned *spawned, struct note *note, int timeout_ms) {
+    struct pollfd poll_fd = {.fd = spawned->control, .events = POLLIN};
+    if (poll(&poll_fd, 1, timeout_ms) <= 0)
+        return -1;
+    ssize_t size = recv(spawned->control, note, sizeof *note, MSG_DONTWAIT);
+    return size < 0 ? (errno == EAGAIN || errno == EINTR ? -1 : 0) : size;
+}
+
 static int await_start(struct batch *batch, struct spawned *spawned) {
     struct note note;
-    for (;;) {
-        ssize_t size = recv(spawned->control, &note, sizeof note, 0);
-        if (size < 0 && errno == EINTR && !batch_cancelled(batch))
-            continue;
-        if (size < (ssize_t)offsetof(struct note, survivors) || note.type != NOTE_STARTED) {
-            /* Cancelled while the directory or the program hangs, or somebody killed the supervisor. */
+    ssize_t size;
+    bool cancelled = false;
+    while ((size = receive_note(spawned, &note, cancelled ? HANG_MS : LOOK_MS)) < 0) {
+        if (cancelled) {
+            /* The directory or the program hangs. What is to become the command has the parent-death signal already. */
             kill(spawned->supervisor, SIGKILL);
-            return size < 0 && errno == EINTR ? ECANCELED : EAGAIN;
+            return ECANCELED;
         }
-        if (note.error != 0) {
-            batch->detail = note.stage;
-            return note.error;
-        }
-        spawned->leader = note.pid;
-        return 0;
+        cancelled = batch_cancelled(batch);
     }
+    if (size < (ssize_t)offsetof(struct note, survivors) || note.type != NOTE_STARTED) {
+        kill(spawned->supervisor, SIGKILL); /* somebody killed it; or it is not what it was */
+        return EAGAIN;
+    }
+    if (note.error != 0) {
+        batch->detail = note.stage;
+        return note.error;
+    }
+    /* Also when it was cancelled meanwhile: then the batch fails with the next step and ends the tree in order. */
+    spawned->leader = note.pid;
+    return 0;
 }
 
 static int start_supervisor(struct command *command, struct spawned *spawned) {
@@ -236,17 +256,18 @@ int step_spawn(struct batch *batch, const struct operation *operation) {
     if (!request)
         return ENOMEM;
     struct spawned spawned = {.control = -1, .input = -1, .output = {-1, -1}, .master = -1};
-    int childs[3] = {-1, -1, -1};
     batch->detail = STAGE_SETUP;
+    for (int index = 0; index < 3; index++)
+        request->childs[index] = -1;
     int status = read_request(batch, operation, request);
     if (status == 0)
-        status = make_streams(operation->numbers, &request->command, &spawned, childs);
+        status = make_streams(operation->numbers, &request->command, &spawned, request->childs);
     if (status == 0) {
         spawned.cgroup = cgroup_acquire();
         status = start_supervisor(&request->command, &spawned);
     }
     for (int index = 0; index < 3; index++)
-        close_fd(&childs[index]);
+        close_fd(&request->childs[index]);
     if (status == 0)
         status = await_start(batch, &spawned);
     request_free(request);

@@ -99,6 +99,7 @@ void supervisors_lock(void);
 void supervisors_unlock(void);
 /* With the lock held. */
 bool supervisor_known(pid_t pid);
-void supervisor_forget(pid_t pid);
+/* Whether it was one. */
+bool supervisor_forget(pid_t pid);
 
 #endif

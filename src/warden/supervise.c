@@ -177,6 +177,11 @@ static void sweep(void) {
     state.swept = true;
     if (state.cgroup >= 0)
         cgroup_kill(state.cgroup);
+    /* Known without /proc, which a world need not have. */
+    if (!state.leader_ended) {
+        kill(-state.leader, SIGKILL);
+        kill(state.leader, SIGKILL);
+    }
     /* Usually a tree is gone after as many rounds as it is deep: orphans become our children. */
     bool storm = state.rounds++ >= 3;
     if (storm && state.rounds % 2 == 0)

@@ -22,7 +22,12 @@ uint32_t take_u32(struct cursor *cursor) { return (uint32_t)take_number(cursor, 
 uint64_t take_u64(struct cursor *cursor) { return take_number(cursor, 8); }
 
 struct slice take_slice(struct cursor *cursor, size_t size) {
-    if ((size_t)(cursor->end - cursor->at) < size) {
+    size_t left = (size_t)(cursor->end - cursor->at);
+#ifdef WARDEN_SEEDED_BUG /* for the fuzz target, which must find it */
+    if (size == left + 3)
+        left = size;
+#endif
+    if (left < size) {
         cursor->bad = true;
         cursor->at = cursor->end;
         return (struct slice){cursor->end, 0};
