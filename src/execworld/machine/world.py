@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
-from execworld.machine.fs import MachineFileSystem
 
 from execworld.machine.base import Machine
 from execworld.machine.environment import base_environment
+from execworld.machine.fs import MachineFileSystem
 from execworld.machine.operations import Batch, BatchFailed, FindExecutable
 from execworld.machine.process import ProcessScope
 from execworld.machine.shell import MachineShell
@@ -133,6 +133,11 @@ class MachineWorld(World):
     @property
     def facts(self) -> WorldFacts:
         return self._facts
+
+    @property
+    def machine(self) -> Machine:
+        """What lies below; no seam, and no part of what is the same for every world."""
+        return self._machine
 
     @property
     def policy(self) -> SandboxPolicy:
