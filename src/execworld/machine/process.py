@@ -151,6 +151,8 @@ class MachineProcess(Process):
                 await window.reached(status.output_bytes[_STREAM_NUMBER[stream] - 1])
             if self._ending is not None:
                 await self._ending.done.wait()
+            if self._ending is not None or not status.tree_alive:
+                await self._read_last_bytes()  # nobody holds the pipes any more, so their end is near
             if self._callback_error is not None:
                 raise self._callback_error
             if self._result is None:
