@@ -16,7 +16,7 @@ from typing import Final
 from execworld.machine.base import WatchRecord
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.paths import join
-from execworld.machine.fs.writing import TEMPORARY_PREFIX
+from execworld.machine.fs.publication import TEMPORARY_PREFIX
 from execworld.machine.operations import (
     AddWatch,
     Batch,
