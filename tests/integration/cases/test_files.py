@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -24,7 +25,8 @@ from execworld.seams import (
 from execworld.seams.testing.probes import output_of
 from execworld.world import open_world
 
-from .conftest import CommandLine
+if TYPE_CHECKING:
+    from tests.integration.conftest import CommandLine
 
 pytestmark = pytest.mark.anyio
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from execworld.seams import DirectoryEntry, StaleVersion, WorkingDirectoryMissing, World, encode_path
 from execworld.world import open_world
 
-from .conftest import CommandLine
+if TYPE_CHECKING:
+    from tests.integration.conftest import CommandLine
 
 pytestmark = pytest.mark.anyio
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from execworld.seams import (
@@ -16,7 +18,8 @@ from execworld.seams import (
 )
 from execworld.world import open_world, resolve_world
 
-from .conftest import CommandLine
+if TYPE_CHECKING:
+    from tests.integration.conftest import CommandLine
 
 pytestmark = pytest.mark.anyio
 
