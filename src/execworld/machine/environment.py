@@ -82,7 +82,9 @@ def command_environment(
                 merged[encoded] = value.encode("utf-8", "surrogateescape")
             except UnicodeEncodeError:
                 # Without a cause: it would show the value, which may be a secret.
-                message = f"the value of environment variable {name} holds a surrogate that stands for no byte"
+                message = (
+                    f"the value of environment variable {name} holds a surrogate that stands for no byte"
+                )
                 raise CommandInvalid(message) from None
     return tuple(merged.items())
 

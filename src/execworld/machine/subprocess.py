@@ -12,22 +12,18 @@ from typing import Final
 
 import anyio.lowlevel
 
+from execworld.machine.batch import Batch, BatchFailed, Step
 from execworld.machine.ending import checked_seconds
 from execworld.machine.environment import command_environment
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Check,
     FindExecutable,
-    KindMask,
-    Redirect,
     Spawn,
-    SpawnStage,
     Stat,
-    Step,
 )
 from execworld.machine.process import MachineProcess, ProcessOptions, ProcessScope
 from execworld.machine.terminal import MachineTerminal, check_size
+from execworld.machine.values import KindMask, Redirect, SpawnStage
 from execworld.seams.errors import (
     CommandFailed,
     CommandInvalid,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.copying_content import add_open_source, copy_content
 from execworld.machine.fs.copying_trees import copy_tree
@@ -16,27 +17,27 @@ from execworld.machine.fs.errors import kind_words
 from execworld.machine.fs.paths import Location, is_inside
 from execworld.machine.fs.publication import AFTER_PUBLICATION, CANNOT_RENAME_SO, CANNOT_SYNC, temporary_name
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Check,
-    CheckStatus,
     Close,
-    FileStat,
-    Handle,
-    KindMask,
     Link,
     MakeSymlink,
     Open,
-    OpenFlag,
     ReadLink,
     RealPath,
     Rename,
-    RenameMode,
     SetMode,
     SetTimes,
     Stat,
     Sync,
     Unlink,
+)
+from execworld.machine.values import (
+    CheckStatus,
+    FileStat,
+    Handle,
+    KindMask,
+    OpenFlag,
+    RenameMode,
 )
 from execworld.seams.errors import FileAlreadyExists, FileError, InvalidPath, NotRegularFile
 

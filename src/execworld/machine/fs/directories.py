@@ -5,29 +5,30 @@ from __future__ import annotations
 import errno
 from typing import Final
 
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.parents import missing_directories
 from execworld.machine.fs.paths import Location, is_inside
 from execworld.machine.fs.publication import CANNOT_RENAME_SO
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Check,
-    CheckStatus,
     Close,
-    KindMask,
     Link,
     MakeDirectory,
     MakeSymlink,
     Open,
-    OpenFlag,
     RemoveDirectory,
     Rename,
-    RenameMode,
     SetMode,
     Stat,
     StatHandle,
     Unlink,
+)
+from execworld.machine.values import (
+    CheckStatus,
+    KindMask,
+    OpenFlag,
+    RenameMode,
 )
 from execworld.seams.errors import FileAlreadyExists, FileError, FileMissing, InvalidPath, NotRegularFile
 

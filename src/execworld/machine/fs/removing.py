@@ -14,18 +14,15 @@ from typing import Final
 
 import anyio
 
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.beneath import CANNOT_RESOLVE, PINNED, add_open_beneath
 from execworld.machine.fs.information import version_demand
 from execworld.machine.fs.paths import join
 from execworld.machine.fs.publication import temporary_name
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Check,
     Close,
-    Handle,
-    KindMask,
     Link,
     Open,
     OpenWalk,
@@ -33,9 +30,13 @@ from execworld.machine.operations import (
     ReadWalk,
     RemoveDirectory,
     Rename,
-    RenameMode,
     Stat,
     Unlink,
+)
+from execworld.machine.values import (
+    Handle,
+    KindMask,
+    RenameMode,
     WalkPage,
 )
 from execworld.seams.errors import InvalidPath, NotObserved

@@ -17,6 +17,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
 
+from execworld.machine.batch import (
+    Batch,
+    BatchFailed,
+    Results,
+    Step,
+    StepError,
+)
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.errors import kind_words
 from execworld.machine.fs.information import file_version, version_demand
@@ -30,35 +37,32 @@ from execworld.machine.fs.publication import (
     temporary_name,
 )
 from execworld.machine.operations import (
-    MAX_TRANSFER_BYTES,
-    Batch,
-    BatchFailed,
     Check,
-    CheckStatus,
     Close,
-    FileStat,
-    Handle,
-    KindMask,
     Link,
     MakeDirectory,
     Open,
-    OpenFlag,
-    RawPath,
     Read,
     RealPath,
     RemoveDirectory,
     Rename,
-    RenameMode,
-    Results,
     SetMode,
     SetOwner,
     Stat,
     StatHandle,
-    Step,
-    StepError,
     Sync,
     Unlink,
     Write,
+)
+from execworld.machine.values import (
+    MAX_TRANSFER_BYTES,
+    CheckStatus,
+    FileStat,
+    Handle,
+    KindMask,
+    OpenFlag,
+    RawPath,
+    RenameMode,
 )
 from execworld.seams.errors import FileError, NotObserved, NotRegularFile, StaleVersion
 from execworld.seams.files import Expectation, FileVersion, WriteOutcome

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Final
 
+from execworld.machine.batch import StepError
 from execworld.machine.local.batch import BatchRun, Executors, StepFailed
 from execworld.machine.local.calls import (
     AT_FDCWD,
@@ -26,26 +27,17 @@ from execworld.machine.local.stats import file_stat
 from execworld.machine.local.walking import WalkHandle
 from execworld.machine.local.watching import WatchHandle
 from execworld.machine.operations import (
-    MAX_TRANSFER_BYTES,
     AddWatch,
     Check,
-    CheckStatus,
     Close,
     CopyRange,
-    DirectoryPage,
-    FileStat,
-    FileSystemStat,
     FindExecutable,
-    Handle,
-    KindMask,
     Link,
     ListDirectory,
     Lock,
-    LockMode,
     MakeDirectory,
     MakeSymlink,
     Open,
-    OpenFlag,
     OpenWalk,
     OpenWatch,
     Read,
@@ -56,7 +48,6 @@ from execworld.machine.operations import (
     RemoveDirectory,
     RemoveWatch,
     Rename,
-    RenameMode,
     Seek,
     SetMode,
     SetOwner,
@@ -64,12 +55,23 @@ from execworld.machine.operations import (
     Stat,
     StatFileSystem,
     StatHandle,
-    StepError,
     Sync,
     Truncate,
     Unlink,
-    WalkPage,
     Write,
+)
+from execworld.machine.values import (
+    MAX_TRANSFER_BYTES,
+    CheckStatus,
+    DirectoryPage,
+    FileStat,
+    FileSystemStat,
+    Handle,
+    KindMask,
+    LockMode,
+    OpenFlag,
+    RenameMode,
+    WalkPage,
 )
 
 _ALWAYS: Final = os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK

@@ -11,11 +11,13 @@ import anyio
 import anyio.to_thread
 
 from execworld.machine.base import NoSuchHandle, WatchRecord
+from execworld.machine.batch import Batch, Results
 from execworld.machine.local.batch import BatchRun, Executors, StepFailed
 from execworld.machine.local.file_operations import FILE_EXECUTORS
 from execworld.machine.local.handles import HandleTable
 from execworld.machine.local.watching import WatchHandle
-from execworld.machine.operations import Batch, Connect, Results, Spawn, Spawned
+from execworld.machine.operations import Connect, Spawn
+from execworld.machine.values import Spawned
 
 _PATIENCE_S: Final = 3.0
 _WORKERS: Final = 40

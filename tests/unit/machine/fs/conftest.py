@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from execworld.machine.base import WatchRecord
+from execworld.machine.batch import Batch, Results
 from execworld.machine.fs import MachineFileSystem
 from execworld.machine.local.batch import BatchRun
 from execworld.machine.local.file_operations import FILE_EXECUTORS
 from execworld.machine.local.files import LocalFiles
 from execworld.machine.local.machine import LocalMachine
-from execworld.machine.operations import Batch, Operation, Results
+from execworld.machine.operations import Operation
 from execworld.testing.forwarding import ForwardingMachine
 
 Executor = Callable[[BatchRun, Any], object]

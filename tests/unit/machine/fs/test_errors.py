@@ -8,10 +8,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from execworld.machine.base import Machine
+from execworld.machine.batch import (
+    Batch,
+    BatchFailed,
+    Results,
+    StepError,
+)
 from execworld.machine.fs import MachineFileSystem
 from execworld.machine.fs.errors import error_class, error_text
 from execworld.machine.local.machine import LocalMachine
-from execworld.machine.operations import Batch, BatchFailed, CheckStatus, Results, StepError
+from execworld.machine.values import CheckStatus
 from execworld.seams import (
     AccessDenied,
     FileError,

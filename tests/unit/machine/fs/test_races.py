@@ -16,16 +16,15 @@ from execworld.machine.local.files import LocalFiles
 from execworld.machine.operations import (
     Link,
     Open,
-    OpenFlag,
     Operation,
     Rename,
-    RenameMode,
     Stat,
     StatHandle,
     Sync,
     Unlink,
     Write,
 )
+from execworld.machine.values import OpenFlag, RenameMode
 from execworld.seams import FileError, NotObserved, NotRegularFile, StaleVersion
 
 pytestmark = pytest.mark.anyio

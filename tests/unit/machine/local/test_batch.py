@@ -12,34 +12,34 @@ from pathlib import Path
 import anyio
 import pytest
 
+from execworld.machine.batch import Batch, BatchFailed, StepError
 from execworld.machine.local.batch import StepFailed
 from execworld.machine.local.files import LocalFiles
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Check,
-    CheckStatus,
     Close,
-    HandleRef,
-    KindMask,
     Link,
     ListDirectory,
     MakeDirectory,
     Open,
-    OpenFlag,
-    PathPart,
-    PathRef,
     Read,
     RealPath,
     RemoveDirectory,
     Rename,
     Spawn,
-    Spawned,
-    SpawnStage,
     Stat,
-    StepError,
     Unlink,
     Write,
+)
+from execworld.machine.values import (
+    CheckStatus,
+    HandleRef,
+    KindMask,
+    OpenFlag,
+    PathPart,
+    PathRef,
+    Spawned,
+    SpawnStage,
 )
 
 pytestmark = pytest.mark.anyio
@@ -262,11 +262,12 @@ class Blocking:
             await anyio.to_thread.run_sync(self.entered.wait)
 
 
-def staged(tmp_path: Path) -> Batch:
+def staged(tmp_path: Path, *, last: bool = False) -> Batch:
     batch = Batch()
     batch.add(Open(at(tmp_path, "f"), CREATE), undo=Unlink(at(tmp_path, "f")))
     batch.add(SPAWN)
-    batch.add(MakeDirectory(at(tmp_path, "never")))
+    if not last:
+        batch.add(MakeDirectory(at(tmp_path, "never")))
     return batch
 
 
@@ -298,7 +299,10 @@ async def test_a_cancelled_batch_is_undone_before_the_caller_goes_on(tmp_path: P
     assert descriptors() == before
 
 
-async def test_a_hung_call_does_not_hang_the_caller(tmp_path: Path, eventually: Eventually) -> None:
+@pytest.mark.parametrize("last", [False, True])
+async def test_a_hung_call_does_not_hang_the_caller(
+    tmp_path: Path, eventually: Eventually, last: bool
+) -> None:
     """After a bounded time the worker is left to itself, other batches go on, and it cleans up when it
     returns.
     """
@@ -306,7 +310,7 @@ async def test_a_hung_call_does_not_hang_the_caller(tmp_path: Path, eventually: 
     files = LocalFiles(spawn=blocking, discard=blocking.discarded.append, patience_s=0.1)
     before = descriptors()
     try:
-        assert await cancel_in_the_middle(files, blocking, staged(tmp_path)) < 5
+        assert await cancel_in_the_middle(files, blocking, staged(tmp_path, last=last)) < 5
         assert os.listdir(tmp_path) == ["f"], "the worker cannot have come so far"
         batch = Batch()
         batch.add(Stat(at(tmp_path, "f")))

@@ -14,22 +14,15 @@ from typing import TypeVar
 import anyio
 import pytest
 
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.local import calls
 from execworld.machine.local.files import LocalFiles
 from execworld.machine.operations import (
-    MAX_LIST_ENTRIES,
-    MAX_TRANSFER_BYTES,
-    Batch,
-    BatchFailed,
     CopyRange,
     FindExecutable,
-    KindMask,
     ListDirectory,
-    ListedEntry,
     Lock,
-    LockMode,
     Open,
-    OpenFlag,
     OpenWalk,
     Operation,
     Read,
@@ -37,7 +30,6 @@ from execworld.machine.operations import (
     ReadWalk,
     RealPath,
     Rename,
-    RenameMode,
     Seek,
     SetMode,
     SetOwner,
@@ -46,6 +38,15 @@ from execworld.machine.operations import (
     StatFileSystem,
     StatHandle,
     Write,
+)
+from execworld.machine.values import (
+    MAX_LIST_ENTRIES,
+    MAX_TRANSFER_BYTES,
+    KindMask,
+    ListedEntry,
+    LockMode,
+    OpenFlag,
+    RenameMode,
 )
 
 pytestmark = pytest.mark.anyio
@@ -462,27 +463,38 @@ async def remove_deep(tmp_path: Path) -> None:
 
 
 async def test_a_walk_goes_back_up_a_tree_that_moved(files: LocalFiles, tmp_path: Path) -> None:
-    """A directory that was moved away while the walk is deep below it does not lead the walk outside its
-    start.
+    """A directory that is moved away while the walk is deep below it leads the walk back by name, not to
+    where its parent is now: what is still to be visited there is that of the start.
     """
     start, outside = tmp_path / "start", tmp_path / "outside"
-    outside.mkdir()
-    (outside / "secret").touch()
-    start.mkdir()
-    make_deep(start, 80)
+    sides = [f"side{number}" for number in range(10)]
+    for name in sides:
+        (outside / name).mkdir(parents=True)
+        (outside / name / "secret").touch()
+    directory = start
+    for _ in range(80):
+        directory = directory / "d"
+    directory.mkdir(parents=True)
+    parent = start
+    for _ in range(19):
+        parent = parent / "d"
+    for name in sides:
+        (parent / name).mkdir()
+        (parent / name / "own").touch()
     handle = await do(files, OpenWalk(os.fsencode(start)))
     found: list[bytes] = []
     while not any(path.count(b"/") > 70 for path in found):
-        page = await do(files, ReadWalk(handle, 2))
-        found += (entry.path for entry in page.entries)
-    moved = os.path.join(start, *["deeper"] * 20)
-    os.rename(moved, outside / "moved")
+        found += (entry.path for entry in (await do(files, ReadWalk(handle, 2))).entries)
+    seen = sum(path.endswith(b"/own") for path in found)
+    assert seen < len(sides), "the walk has nothing left to visit beside its way"
+    os.rename(parent / "d", outside / "moved")
     while True:
         page = await do(files, ReadWalk(handle, 2))
         found += (entry.path for entry in page.entries)
         if page.end:
             break
     assert not any(b"secret" in path or b"moved" in path for path in found)
+    assert sum(path.endswith(b"/own") for path in found) == len(sides)
 
 
 async def test_a_walk_does_not_enter_what_was_swapped(files: LocalFiles, tmp_path: Path) -> None:

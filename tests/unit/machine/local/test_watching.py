@@ -12,17 +12,16 @@ import anyio
 import pytest
 
 from execworld.machine.base import NoSuchHandle, WatchRecord
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.local.files import LocalFiles
 from execworld.machine.operations import (
     AddWatch,
-    Batch,
-    BatchFailed,
     Close,
     Open,
-    OpenFlag,
     OpenWatch,
     RemoveWatch,
 )
+from execworld.machine.values import OpenFlag
 
 pytestmark = [
     pytest.mark.anyio,
