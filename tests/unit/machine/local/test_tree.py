@@ -62,7 +62,7 @@ def family() -> Generator[Tree]:
         family.close()
 
 
-NumberIn = Callable[[str], int]
+ReadNumber = Callable[[str], int]
 Running = Callable[[int], bool]
 
 # Each writes the pid of its last process to "$1" and keeps the leader alive.
@@ -81,7 +81,7 @@ RELATIONS = {
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_every_relation_is_found_and_killed(
-    family: Tree, relation: str, tmp_path: Path, number_in: NumberIn, running: Running
+    family: Tree, relation: str, tmp_path: Path, number_in: ReadNumber, running: Running
 ) -> None:
     """Whatever a process did to leave its group, the sweep finds it and leaves nothing."""
     leader = family.start(RELATIONS[relation], tmp_path / "pid")
@@ -101,7 +101,7 @@ def descendants_of(family: Tree) -> list[int]:
 
 
 def test_what_the_leader_left_behind_is_found_after_its_end(
-    family: Tree, tmp_path: Path, number_in: NumberIn, running: Running
+    family: Tree, tmp_path: Path, number_in: ReadNumber, running: Running
 ) -> None:
     """A job that outlives its reaped leader is found by the marker, also in a session of its own."""
     leader = family.start('( setsid sleep 300 & echo $! >"$1" ); exit 0', tmp_path / "pid")
@@ -274,7 +274,7 @@ def test_without_descriptors_nothing_is_declared_gone(family: Tree) -> None:
 
 @pytest.mark.anyio
 async def test_group_alive_sees_background_jobs_only(
-    family: Tree, tmp_path: Path, number_in: NumberIn, eventually: Eventually, running: Running
+    family: Tree, tmp_path: Path, number_in: ReadNumber, eventually: Eventually, running: Running
 ) -> None:
     """It tells after the end of a leader whether anything is left in its group or session."""
     leader = family.start('sleep 300 & echo $! >"$1"', tmp_path / "pid")
