@@ -220,7 +220,7 @@ class RemoveDirectory(Operation[None]):
 
 @dataclass(slots=True)
 class SetMode(Operation[None]):
-    """fchmod(2).
+    """fchmod(2); of a handle that was opened ``PATH_ONLY`` by its link in /proc, or EBADF where there is none.
 
     With *mode_of*, the permission bits 0777 of that stat step are used when it succeeded, and *mode* otherwise. The
     umask of the machine is subtracted from *mode* when *apply_umask* is set, never from bits taken from a file.
