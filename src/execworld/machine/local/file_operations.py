@@ -146,7 +146,8 @@ def _read(run: BatchRun, step: Read) -> bytes:
     _check_transfer(step.size)
     descriptor = run.file(step.handle).descriptor
     parts: list[bytes] = []
-    missing, chunk = step.size, _FIRST_READ_BYTES
+    missing = step.size
+    chunk = missing if missing <= _FIRST_READ_BYTES else _expected_bytes(descriptor)
     while missing:
         data = os.read(descriptor, min(missing, chunk))
         if not data:
@@ -159,6 +160,17 @@ def _read(run: BatchRun, step: Read) -> bytes:
     if step.close_at_end and missing:
         run.close(step.handle)
     return result
+
+
+def _expected_bytes(descriptor: int) -> int:
+    """A good size for the first buffer: neither much larger than what is left, nor filled in many small
+    parts.
+    """
+    try:
+        left = os.fstat(descriptor).st_size - os.lseek(descriptor, 0, os.SEEK_CUR)
+    except OSError:
+        return _FIRST_READ_BYTES  # it cannot be positioned
+    return min(max(left, _PROBE_BYTES), MAX_TRANSFER_BYTES)
 
 
 def _read_at(run: BatchRun, step: ReadAt) -> bytes:
