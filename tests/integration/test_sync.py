@@ -66,7 +66,7 @@ def test_errors_are_those_of_the_seams(world: SyncWorld, tmp_path: Path) -> None
     with pytest.raises(FileMissing):
         world.fs.read_bytes(str(tmp_path / "absent"))
     with pytest.raises(ProviderUnknown):
-        with open_world("lokal"):
+        with open_world("loxal"):
             raise AssertionError("opened")
 
 

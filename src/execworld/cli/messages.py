@@ -84,13 +84,9 @@ def keep_standard_descriptors() -> None:
 
     Otherwise the next file that is opened gets its number, and what is meant for the terminal goes into that file.
     """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
+            # Takes the lowest free number, which is the one that is closed.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - lives as long as the process
 
 

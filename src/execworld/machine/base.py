@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from execworld.machine.operations import Batch, Results
+from execworld.machine.batch import Batch, Results
 from execworld.seams.results import KillMethod, ResourceUsage, TreeReport
 
 STDOUT: Final = 1

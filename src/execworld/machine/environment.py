@@ -78,14 +78,24 @@ def command_environment(
         elif "\0" in value:
             raise CommandInvalid(f"the value of environment variable {name} holds a NUL byte")
         else:
-            merged[encoded] = value.encode("utf-8", "surrogateescape")
+            try:
+                merged[encoded] = value.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:
+                # Without a cause: it would show the value, which may be a secret.
+                message = (
+                    f"the value of environment variable {name} holds a surrogate that stands for no byte"
+                )
+                raise CommandInvalid(message) from None
     return tuple(merged.items())
 
 
 def _checked_name(name: str, error: type[CommandInvalid] | type[ConfigurationError]) -> bytes:
     if not name or "=" in name or "\0" in name:
         raise error(f"not a name for an environment variable: {name!r}")
-    return name.encode("utf-8", "surrogateescape")
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as unencodable:
+        raise error(f"not a name for an environment variable: {name!r}") from unencodable
 
 
 def _passes_by_itself(name: bytes, value: bytes) -> bool:

@@ -1,52 +1,33 @@
 """The primitive operations of the narrow waist, as plain values.
 
 Each operation is what one small C program can execute: integers, byte strings and references to earlier results; no
-objects, no callbacks. Operations come in a `Batch`. A batch stops at its first failing step; then the undo operations
-of the steps that had succeeded run in reverse, their errors ignored, and every handle opened by the batch is closed.
+objects, no callbacks. They travel in a `Batch`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, cast
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+from execworld.machine.values import (
+    MAX_LIST_ENTRIES,
+    AddressKind,
+    DirectoryPage,
+    FileStat,
+    FileSystemStat,
+    Handle,
+    KindMask,
+    LockMode,
+    OpenFlag,
+    RawPath,
+    Redirect,
+    RenameMode,
+    ResourceLimit,
+    Spawned,
+    WalkPage,
+)
 
 ResultT = TypeVar("ResultT", covariant=True)
-
-MAX_TRANSFER_BYTES: Final = 1024 * 1024
-"""Largest amount of data that one read or write step may carry."""
-
-MAX_LIST_ENTRIES: Final = 1024
-"""Largest number of entries that one listing or walking step may return."""
-
-
-@dataclass(frozen=True, slots=True)
-class HandleRef:
-    """The handle that an earlier step of the same batch opened."""
-
-    step: int
-
-
-class PathPart(IntEnum):
-    WHOLE = 0
-    PARENT = 1
-    NAME = 2
-
-
-@dataclass(frozen=True, slots=True)
-class PathRef:
-    """The path, or its parent directory, or its last component, that an earlier step of the same batch returned.
-
-    The parent of ``/`` is ``/`` and its name is ``.``.
-    """
-
-    step: int
-    part: PathPart = PathPart.WHOLE
-
-
-Handle: TypeAlias = "int | HandleRef"
-RawPath: TypeAlias = "bytes | PathRef"
 
 
 class Operation(Generic[ResultT]):
@@ -58,115 +39,6 @@ class Operation(Generic[ResultT]):
 
     __slots__ = ()
     opcode: ClassVar[int]
-
-
-class OpenFlag(IntFlag):
-    """How to open. Close-on-exec, no controlling terminal and non-blocking are always set (open(2), openat2(2))."""
-
-    READ = 1
-    WRITE = 2
-    CREATE = 4
-    EXCLUSIVE = 8
-    TRUNCATE = 16
-    APPEND = 32
-    DIRECTORY = 64
-    NO_FOLLOW = 128
-    PATH_ONLY = 256
-    BENEATH = 512
-    NO_SYMLINKS = 1024
-
-
-class KindMask(IntFlag):
-    """Sets of file types, and of "nothing there"."""
-
-    ABSENT = 1
-    FILE = 2
-    DIRECTORY = 4
-    SYMLINK = 8
-    FIFO = 16
-    SOCKET = 32
-    CHARACTER_DEVICE = 64
-    BLOCK_DEVICE = 128
-    OTHER = 256
-
-
-class RenameMode(IntEnum):
-    """renameat2(2). ``NO_REPLACE`` fails with EEXIST; ``EXCHANGE`` needs both names to exist."""
-
-    REPLACE = 0
-    NO_REPLACE = 1
-    EXCHANGE = 2
-
-
-class CheckStatus(IntEnum):
-    """Status numbers of a failed `Check`; above every error number of a kernel."""
-
-    KIND = 4097
-    VERSION = 4098
-    LINKS = 4099
-    SIZE = 4100
-
-
-@dataclass(frozen=True, slots=True)
-class FileStat:
-    """stat(2), times in nanoseconds. ``kind`` has exactly one bit set."""
-
-    kind: KindMask
-    mode: int
-    uid: int
-    gid: int
-    links: int
-    size: int
-    device: int
-    inode: int
-    accessed_ns: int
-    modified_ns: int
-    changed_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class ListedEntry:
-    """One entry of a listing or walk.
-
-    Attributes:
-        path: Name in a listing; path relative to the start in a walk.
-        stat: The entry itself, links not followed.
-        target_kind: What a link leads to, `KindMask.ABSENT` for a dangling one; the own kind for everything else.
-    """
-
-    path: bytes
-    stat: FileStat
-    target_kind: KindMask
-
-
-@dataclass(frozen=True, slots=True)
-class DirectoryPage:
-    entries: tuple[ListedEntry, ...]
-    end: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WalkPage:
-    """Entries, and directories that could not be read with the error number."""
-
-    entries: tuple[ListedEntry, ...]
-    errors: tuple[tuple[bytes, int], ...]
-    end: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FileSystemStat:
-    total_bytes: int
-    available_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Spawned:
-    handle: int
-    pid: int
-
-
-# Handles and content
 
 
 @dataclass(slots=True)
@@ -239,9 +111,6 @@ class Truncate(Operation[None]):
     size: int
 
 
-# Metadata
-
-
 @dataclass(slots=True)
 class Stat(Operation[FileStat]):
     opcode = 9
@@ -298,9 +167,6 @@ class ReadLink(Operation[bytes]):
     base: Handle | None = None
 
 
-# Names
-
-
 @dataclass(slots=True)
 class MakeSymlink(Operation[None]):
     opcode = 14
@@ -352,12 +218,9 @@ class RemoveDirectory(Operation[None]):
     base: Handle | None = None
 
 
-# Attributes, on descriptors only: path-based calls are not governed by Landlock and can be raced
-
-
 @dataclass(slots=True)
 class SetMode(Operation[None]):
-    """fchmod(2).
+    """fchmod(2); of a handle that was opened ``PATH_ONLY`` by its link in /proc, or EBADF where there is none.
 
     With *mode_of*, the permission bits 0777 of that stat step are used when it succeeded, and *mode* otherwise. The
     umask of the machine is subtracted from *mode* when *apply_umask* is set, never from bits taken from a file.
@@ -391,9 +254,6 @@ class SetOwner(Operation[None]):
     owner_of: int | None = None
 
 
-# Directories
-
-
 @dataclass(slots=True)
 class ListDirectory(Operation[DirectoryPage]):
     """The next at most *limit* entries of an open directory, without ``.`` and ``..``, in no particular order."""
@@ -425,12 +285,6 @@ class ReadWalk(Operation[WalkPage]):
     limit: int = MAX_LIST_ENTRIES
 
 
-class LockMode(IntEnum):
-    UNLOCK = 0
-    SHARED = 1
-    EXCLUSIVE = 2
-
-
 @dataclass(slots=True)
 class Lock(Operation[None]):
     """flock(2), never waiting: EWOULDBLOCK when another holder is in the way."""
@@ -460,9 +314,6 @@ class StatFileSystem(Operation[FileSystemStat]):
     base: Handle | None = None
 
 
-# Watching (inotify(7))
-
-
 @dataclass(slots=True)
 class OpenWatch(Operation[int]):
     opcode = 29
@@ -485,9 +336,6 @@ class RemoveWatch(Operation[None]):
     watch: int
 
 
-# Processes and connections
-
-
 @dataclass(slots=True)
 class FindExecutable(Operation[bytes]):
     """Path of the first *directories*/*name* that is an executable regular file.
@@ -499,31 +347,6 @@ class FindExecutable(Operation[bytes]):
     opcode = 32
     name: bytes
     directories: tuple[bytes, ...] = ()
-
-
-class Redirect(IntEnum):
-    """What a standard stream of a child is. ``MERGE`` (stderr only) duplicates stdout."""
-
-    NULL = 0
-    PIPE = 1
-    MERGE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceLimit:
-    """setrlimit(2) by the number of the kernel's generic ABI; both values in the unit of the resource."""
-
-    resource: int
-    soft: int
-    hard: int
-
-
-class SpawnStage(IntEnum):
-    """Where a spawn failed: before exec (fork, pipes, ids, limits), entering the directory, or in execve(2)."""
-
-    SETUP = 0
-    DIRECTORY = 1
-    EXEC = 2
 
 
 @dataclass(slots=True)
@@ -559,11 +382,6 @@ class Spawn(Operation[Spawned]):
     umask: int | None = None
 
 
-class AddressKind(IntEnum):
-    TCP = 0
-    UNIX = 1
-
-
 @dataclass(slots=True)
 class Connect(Operation[int]):
     """Open a stream connection from inside the world: numeric IP address and port, or the path of a socket.
@@ -575,94 +393,3 @@ class Connect(Operation[int]):
     kind: AddressKind
     host: bytes
     port: int = 0
-
-
-@dataclass(frozen=True)  # no slots: they break Step[...](...) of a frozen generic (python/cpython issue 90562)
-class Step(Generic[ResultT]):
-    """A step of a batch under construction; refers to its result in later steps and picks it from the results."""
-
-    index: int
-
-    @property
-    def handle(self) -> HandleRef:
-        return HandleRef(self.index)
-
-    @property
-    def path(self) -> PathRef:
-        return PathRef(self.index)
-
-    @property
-    def parent(self) -> PathRef:
-        return PathRef(self.index, PathPart.PARENT)
-
-    @property
-    def name(self) -> PathRef:
-        return PathRef(self.index, PathPart.NAME)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchStep:
-    """One operation, the error numbers after which the batch goes on, and what undoes it."""
-
-    operation: Operation[Any]
-    tolerate: frozenset[int] = frozenset()
-    undo: Operation[Any] | None = None
-
-
-@dataclass(slots=True)
-class Batch:
-    """A sequence of dependent operations that is one round trip."""
-
-    steps: list[BatchStep] = field(default_factory=list[BatchStep])
-
-    def add(
-        self,
-        operation: Operation[ResultT],
-        *,
-        tolerate: Iterable[int] = (),
-        undo: Operation[Any] | None = None,
-    ) -> Step[ResultT]:
-        self.steps.append(BatchStep(operation, frozenset(tolerate), undo))
-        return Step(len(self.steps) - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class StepError:
-    """A failed step: error number of this host's ``errno`` module or a `CheckStatus`, and a detail (`SpawnStage`)."""
-
-    status: int
-    detail: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """What the steps returned; a `StepError` where a failure was tolerated."""
-
-    values: Sequence[object]
-
-    def __getitem__(self, step: Step[ResultT]) -> ResultT:
-        value = self.values[step.index]
-        if isinstance(value, StepError):
-            raise KeyError(f"step {step.index} failed with {value.status}")
-        return cast(ResultT, value)
-
-    def get(self, step: Step[ResultT]) -> ResultT | None:
-        """The result, None when the step failed in a tolerated way."""
-        value = self.values[step.index]
-        return None if isinstance(value, StepError) else cast(ResultT, value)
-
-
-class BatchFailed(Exception):
-    """A step failed and was not tolerated. Undo has run.
-
-    Attributes:
-        step: Index of the failed step.
-        error: Why.
-        results: What the steps before it returned; handles among them are closed.
-    """
-
-    def __init__(self, step: int, error: StepError, results: Results) -> None:
-        super().__init__(f"step {step} failed with status {error.status}")
-        self.step = step
-        self.error = error
-        self.results = results

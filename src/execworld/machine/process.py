@@ -155,6 +155,8 @@ class MachineProcess(Process):
                 await self._read_last_bytes()
             if self._ending is not None:
                 await self._ending.done.wait()
+            if self._ending is not None or not status.tree_alive:
+                await self._read_last_bytes()  # nobody holds the pipes any more, so their end is near
             if self._callback_error is not None:
                 raise self._callback_error
             if self._result is None:

@@ -10,19 +10,16 @@ from typing import Final
 import anyio
 
 from execworld.machine.base import Machine
+from execworld.machine.batch import Batch, BatchFailed, StepError
 from execworld.machine.operations import (
-    MAX_TRANSFER_BYTES,
-    Batch,
-    BatchFailed,
     Close,
     MakeDirectory,
     Open,
-    OpenFlag,
     RemoveDirectory,
-    StepError,
     Unlink,
     Write,
 )
+from execworld.machine.values import MAX_TRANSFER_BYTES, OpenFlag
 from execworld.seams.errors import ExecworldError
 from execworld.seams.paths import decode_path
 

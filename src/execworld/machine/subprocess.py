@@ -12,22 +12,18 @@ from typing import Final
 
 import anyio.lowlevel
 
+from execworld.machine.batch import Batch, BatchFailed, Step
 from execworld.machine.ending import checked_seconds
 from execworld.machine.environment import command_environment
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Check,
     FindExecutable,
-    KindMask,
-    Redirect,
     Spawn,
-    SpawnStage,
     Stat,
-    Step,
 )
 from execworld.machine.process import MachineProcess, ProcessOptions, ProcessScope
 from execworld.machine.terminal import MachineTerminal, check_size
+from execworld.machine.values import KindMask, Redirect, SpawnStage
 from execworld.seams.errors import (
     CommandFailed,
     CommandInvalid,
@@ -268,16 +264,40 @@ class MachineSubprocess(Subprocess):
     def _command(
         self, argv: Sequence[Argument], cwd: WorldPath | None, env: EnvironmentOverrides | None, op: str
     ) -> _Command:
-        arguments = tuple(encode_path(argument) for argument in argv)
+        if isinstance(argv, (str, bytes)):
+            raise CommandInvalid(
+                "the command is one string, not a sequence of arguments",
+                op=op,
+                world=self.world_id,
+                hint="pass a list; a command string is for the shell",
+            )
+        arguments = tuple(
+            self._bytes(argument, f"argument {position}", op) for position, argument in enumerate(argv)
+        )
         if not arguments or not arguments[0]:
             raise CommandInvalid("the command is empty", op=op, world=self.world_id)
-        for position, argument in enumerate(arguments):
-            if b"\0" in argument:
-                raise CommandInvalid(f"argument {position} holds a NUL byte", op=op, world=self.world_id)
-        directory = self._cwd if cwd is None else posixpath.join(self._cwd, encode_path(cwd))
-        if b"\0" in directory:
-            raise CommandInvalid("the working directory holds a NUL byte", op=op, world=self.world_id)
+        directory = self._cwd
+        if cwd is not None:
+            directory = posixpath.join(directory, self._bytes(cwd, "the working directory", op))
+            if not encode_path(cwd):
+                raise CommandInvalid(
+                    "the working directory is empty",
+                    op=op,
+                    world=self.world_id,
+                    hint="leave cwd out for that of the world",
+                )
         return _Command(arguments, directory, command_environment(self._environment, env))
+
+    def _bytes(self, value: WorldPath, name: str, op: str) -> bytes:
+        try:
+            encoded = encode_path(value)
+        except UnicodeEncodeError as error:
+            raise CommandInvalid(
+                f"{name} holds a surrogate that stands for no byte", op=op, world=self.world_id
+            ) from error
+        if b"\0" in encoded:
+            raise CommandInvalid(f"{name} holds a NUL byte", op=op, world=self.world_id)
+        return encoded
 
     def _options(
         self,

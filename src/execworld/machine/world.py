@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import anyio
 
 from execworld.machine.base import Machine
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.environment import base_environment
 from execworld.machine.fs import MachineFileSystem
-from execworld.machine.operations import Batch, BatchFailed, FindExecutable
+from execworld.machine.operations import FindExecutable
 from execworld.machine.process import ProcessScope
 from execworld.machine.shell import MachineShell
 from execworld.machine.spill import SpillStore

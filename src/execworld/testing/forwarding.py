@@ -10,7 +10,7 @@ from execworld.machine.base import (
     SignalTarget,
     WatchRecord,
 )
-from execworld.machine.operations import Batch, Results
+from execworld.machine.batch import Batch, Results
 from execworld.seams.results import TreeReport
 
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 import anyio
 
 from execworld.machine.base import ExitStatus, ForegroundState, Machine, SignalTarget, WatchRecord
+from execworld.machine.batch import Batch, Results
 from execworld.machine.local.machine import LocalMachine
-from execworld.machine.operations import Batch, Results
 from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
 from execworld.seams.errors import OutcomeUnknown, WorldLost

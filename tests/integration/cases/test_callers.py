@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -16,7 +17,8 @@ from execworld import sync
 from execworld.seams import OutputStream, World, WorldClosed
 from execworld.world import open_world
 
-from .conftest import CommandLine
+if TYPE_CHECKING:
+    from tests.integration.conftest import CommandLine
 
 
 def wait_for(condition: Callable[[], bool], complaint: str, within_s: float = 20) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -12,7 +13,8 @@ from execworld.seams import CommandInvalid, CommandNotFound, World
 from execworld.seams.testing.probes import receive_to_end
 from execworld.world import open_world
 
-from .conftest import CommandLine
+if TYPE_CHECKING:
+    from tests.integration.conftest import CommandLine
 
 pytestmark = pytest.mark.anyio
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import resource
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 
 from execworld.seams import CommandStatus, OutputLimits, World
 
-from .conftest import CommandLine
+if TYPE_CHECKING:
+    from tests.integration.conftest import CommandLine
 
 pytestmark = pytest.mark.anyio
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from execworld.seams import DirectoryEntry, StaleVersion, WorkingDirectoryMissing, World, encode_path
 from execworld.world import open_world
 
-from .conftest import CommandLine
+if TYPE_CHECKING:
+    from tests.integration.conftest import CommandLine
 
 pytestmark = pytest.mark.anyio
 
@@ -133,13 +135,13 @@ async def test_c107_every_legal_name_goes_round(world: World) -> None:
 
 async def test_c109_a_name_that_is_no_text_goes_round(world: World) -> None:
     """The name in a listing is text that leads back to the very bytes, in every operation and through JSON."""
-    raw = b"fo\xff.t"
+    raw = b"file\xff.t"
     await world.fs.write_bytes(b"d/" + raw, b"content")
     (entry,) = await world.fs.list_directory("d")
     assert encode_path(entry.name) == raw
     assert await world.fs.read_bytes(f"d/{entry.name}") == b"content"
     assert await world.fs.read_bytes(json.loads(json.dumps(entry.path))) == b"content"
-    inside = await world.subprocess.run(["sh", "-c", "cat d/fo*"])
+    inside = await world.subprocess.run(["sh", "-c", "cat d/file*"])
     assert inside.stdout.data == b"content"
     argument = await world.subprocess.run([b"cat", b"d/" + raw])
     assert argument.stdout.data == b"content"
@@ -151,7 +153,7 @@ async def test_c109_a_name_that_is_no_text_goes_round(world: World) -> None:
 
 def test_c109_the_command_line_shows_and_takes_such_names(command_line: CommandLine, tmp_path: Path) -> None:
     """Listed for people and as JSON without a crash; the JSON name and the raw name both lead to the file."""
-    raw = b"fo\xff.t"
+    raw = b"file\xff.t"
     (tmp_path / "d").mkdir()
     with open(os.fsencode(tmp_path) + b"/d/" + raw, "wb") as stream:
         stream.write(b"content")

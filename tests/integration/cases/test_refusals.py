@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from execworld.seams import (
@@ -16,7 +18,8 @@ from execworld.seams import (
 )
 from execworld.world import open_world, resolve_world
 
-from .conftest import CommandLine
+if TYPE_CHECKING:
+    from tests.integration.conftest import CommandLine
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +72,7 @@ def test_c223_on_the_command_line_too(command_line: CommandLine) -> None:
     assert result.returncode == 125
     assert b"imgae" in result.stderr
     assert result.stdout == b""
-    world = command_line.run("run", "-w", "locla", "--", "echo", "ran")
+    world = command_line.run("run", "-w", "locall", "--", "echo", "ran")
     assert world.returncode == 125
     assert b"local" in world.stderr, "the nearest name is told"
     assert world.stdout == b""

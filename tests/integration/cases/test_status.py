@@ -6,15 +6,17 @@ import inspect
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from execworld.machine import shell as shell_module
 from execworld.seams import CommandStatus, World
-from execworld.testing.splitting import ONE_BYTE, SplittingMachine
+from execworld.testing.splitting import SplittingMachine
 from execworld.testing.worlds import open_local
 
-from .conftest import CommandLine
+if TYPE_CHECKING:
+    from tests.integration.conftest import CommandLine
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +67,7 @@ async def test_c074_no_text_that_a_program_prints_ends_it(world: World) -> None:
 
 async def test_c076_byte_by_byte_the_status_is_the_same(tmp_path: Path) -> None:
     """Output that arrives in single bytes cuts nothing that is needed to know the code."""
-    async with open_local(str(tmp_path), wrap=lambda machine: SplittingMachine(machine, ONE_BYTE)) as world:
+    async with open_local(str(tmp_path), wrap=lambda machine: SplittingMachine(machine, sizes=(1,))) as world:
         result = await world.shell.run("(exit 127); code=$?; echo out; echo err >&2; exit $code")
     assert (result.exit_code, result.stdout.data, result.stderr.data) == (127, b"out\n", b"err\n")
 

@@ -11,8 +11,10 @@ import anyio
 import pytest
 
 from execworld.machine.base import STDOUT
+from execworld.machine.batch import Batch
 from execworld.machine.local.machine import LocalMachine
-from execworld.machine.operations import Batch, Redirect, Spawn, Spawned
+from execworld.machine.operations import Spawn
+from execworld.machine.values import Redirect, Spawned
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ import anyio
 import pytest
 
 from execworld.machine.base import STDOUT
+from execworld.machine.batch import Batch
 from execworld.machine.ending import checked_seconds, decode_status, end_tree
 from execworld.machine.local.machine import LocalMachine
-from execworld.machine.operations import Batch, Redirect, Spawn
+from execworld.machine.operations import Spawn
+from execworld.machine.values import Redirect
 from execworld.seams.errors import CommandInvalid
 
 SHELL = b"/bin/sh"

@@ -148,21 +148,21 @@ class SandboxContract(ContractSuite):
     async def test_SB8_a_workspace_is_the_only_place_to_write(self, world: World, scratch: str) -> None:
         """In a workspace-write view fs and commands write below the workspace and nowhere else: not beside it under
         a name that starts alike, not through a link that leads out, and not with ``..``."""
-        await world.fs.make_directory(f"{scratch}/work")
-        await world.fs.make_directory(f"{scratch}/work-secret")
-        await world.fs.make_symlink(f"{scratch}/work/out", "../work-secret")
+        await world.fs.make_directory(f"{scratch}/plot")
+        await world.fs.make_directory(f"{scratch}/plot-secret")
+        await world.fs.make_symlink(f"{scratch}/plot/out", "../plot-secret")
         try:
-            view = await world.sandbox.confine(SandboxPolicy.workspace_write(f"{scratch}/work"))
+            view = await world.sandbox.confine(SandboxPolicy.workspace_write(f"{scratch}/plot"))
         except SandboxUnavailable:
             return  # SB-3 holds the world to that
-        await view.fs.write_text(f"{scratch}/work/a/f", "by fs")
-        assert (await sh(view, 'echo x >"$1/work/g"', scratch)).ok
-        for path in ("work-secret/f", "work/../work-secret/f", "work/out/f", "work/out/new/f", "h"):
+        await view.fs.write_text(f"{scratch}/plot/a/f", "by fs")
+        assert (await sh(view, 'echo x >"$1/plot/g"', scratch)).ok
+        for path in ("plot-secret/f", "plot/../plot-secret/f", "plot/out/f", "plot/out/new/f", "h"):
             with pytest.raises(SandboxDenied):
                 await view.fs.write_text(f"{scratch}/{path}", "x")
             assert not (await sh(view, 'echo x >"$1"', f"{scratch}/{path}")).ok
-        assert await world.fs.list_directory(f"{scratch}/work-secret") == []
-        assert await world.fs.read_text(f"{scratch}/work/a/f") == "by fs"
+        assert await world.fs.list_directory(f"{scratch}/plot-secret") == []
+        assert await world.fs.read_text(f"{scratch}/plot/a/f") == "by fs"
 
     async def test_SB9_the_report_is_complete(self, world: World) -> None:
         """Every dimension that the policy asks for has a row, rows say by what or why not, and the boundary is

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import anyio
 
 from execworld.machine.base import Machine
+from execworld.machine.batch import Batch, BatchFailed, Results
 from execworld.machine.fs.errors import (
     error_class,
     error_hint,
@@ -19,7 +20,8 @@ from execworld.machine.fs.errors import (
 )
 from execworld.machine.fs.paths import BlankPath, Location, UnusablePath, locate
 from execworld.machine.fs.queues import PathQueues
-from execworld.machine.operations import Batch, BatchFailed, CheckStatus, Close, FileStat, KindMask, Results
+from execworld.machine.operations import Close
+from execworld.machine.values import CheckStatus, FileStat, KindMask
 from execworld.seams.errors import (
     AmbiguousEdit,
     FileError,

@@ -6,7 +6,9 @@ import errno
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from execworld.machine.operations import Batch, Close, Handle, Open, OpenFlag
+from execworld.machine.batch import Batch
+from execworld.machine.operations import Close, Open
+from execworld.machine.values import Handle, OpenFlag
 
 PINNED: Final = OpenFlag.DIRECTORY | OpenFlag.NO_FOLLOW | OpenFlag.PATH_ONLY
 

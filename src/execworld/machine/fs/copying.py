@@ -8,63 +8,61 @@ be completed.
 from __future__ import annotations
 
 import errno
-import secrets
-from typing import Final
 
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.copying_content import add_open_source, copy_content
 from execworld.machine.fs.copying_trees import copy_tree
 from execworld.machine.fs.errors import kind_words
 from execworld.machine.fs.paths import Location, is_inside
-from execworld.machine.fs.writing import TEMPORARY_PREFIX
+from execworld.machine.fs.publication import AFTER_PUBLICATION, CANNOT_RENAME_SO, CANNOT_SYNC, temporary_name
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Check,
-    CheckStatus,
     Close,
-    FileStat,
-    Handle,
-    KindMask,
     Link,
     MakeSymlink,
     Open,
-    OpenFlag,
     ReadLink,
     RealPath,
     Rename,
-    RenameMode,
     SetMode,
     SetTimes,
     Stat,
     Sync,
     Unlink,
 )
+from execworld.machine.values import (
+    CheckStatus,
+    FileStat,
+    Handle,
+    KindMask,
+    OpenFlag,
+    RenameMode,
+)
 from execworld.seams.errors import FileAlreadyExists, FileError, InvalidPath, NotRegularFile
-
-_AFTER: Final = (errno.EIO, errno.EINVAL, errno.EBADF, errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOENT)
-_CANNOT_SYNC: Final = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-_CANNOT_RENAME_SO: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTTY})
 
 
 async def copy(call: Call, target: Location, *, recursive: bool, replace: bool) -> None:
     batch = Batch()
     stat = batch.add(Stat(call.display, follow=False))
     link = batch.add(ReadLink(call.display), tolerate=(errno.EINVAL,))
-    real_source = batch.add(RealPath(call.display))
+    # A link that leads nowhere, or round, is copied all the same.
+    real_source = batch.add(
+        RealPath(call.display), tolerate=(errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EACCES)
+    )
     real_target = batch.add(RealPath(target.display, missing_ok=True), tolerate=(errno.ELOOP,))
     try:
         results = await call.run(batch)
     except BatchFailed as failure:
-        if failure.step <= link.index:
-            raise call.failure(failure) from failure
-        if failure.step == real_source.index:
-            results = failure.results  # a link that leads nowhere is copied all the same
-        else:
+        if failure.step == real_target.index:
             raise call.error(failure.error.status, path=target.display) from failure
+        raise call.failure(failure) from failure
     kind = results[stat].kind
     if kind is KindMask.SYMLINK:
-        await _copy_link(call, target, results[link], replace=replace)
+        text = results.get(link)
+        if text is None:
+            raise call.error(errno.ESTALE, text="it changed while it was looked at")
+        await _copy_link(call, target, text, replace=replace)
     elif kind is KindMask.FILE:
         await _copy_file(call, target, replace=replace)
     elif kind is not KindMask.DIRECTORY:
@@ -74,8 +72,13 @@ async def copy(call: Call, target: Location, *, recursive: bool, replace: bool) 
             NotRegularFile, "it is a directory", hint="pass recursive=True to copy it as a tree"
         )
     else:
-        origin, canonical = results[real_source], results.get(real_target)
-        if canonical is not None and canonical != origin and is_inside(origin, canonical):
+        origin, canonical = results.get(real_source), results.get(real_target)
+        if (
+            origin is not None
+            and canonical is not None
+            and canonical != origin
+            and is_inside(origin, canonical)
+        ):
             raise call.refusal(InvalidPath, "the target lies inside the source")
         await copy_tree(call, target)
 
@@ -91,7 +94,7 @@ class _Publication:
         self.target = target
         self.replace = replace
         self.no_replace = True
-        self.temporary = TEMPORARY_PREFIX + secrets.token_hex(16).encode()
+        self.temporary = temporary_name()
 
     def add(self, batch: Batch, parent: Handle) -> int:
         """Add the steps of publication. Gives the index of the deciding one."""
@@ -101,7 +104,7 @@ class _Publication:
         if self.no_replace:
             return batch.add(Rename(self.temporary, name, RenameMode.NO_REPLACE, parent, parent)).index
         step = batch.add(Link(self.temporary, name, parent, parent))
-        batch.add(Unlink(self.temporary, parent), tolerate=_AFTER)
+        batch.add(Unlink(self.temporary, parent), tolerate=AFTER_PUBLICATION)
         return step.index
 
     def error(self, failure: BatchFailed) -> FileError:
@@ -112,7 +115,7 @@ class _Publication:
         return self.call.error(status, path=path)
 
     def fall_back(self, failure: BatchFailed) -> bool:
-        if self.replace or not self.no_replace or failure.error.status not in _CANNOT_RENAME_SO:
+        if self.replace or not self.no_replace or failure.error.status not in CANNOT_RENAME_SO:
             return False
         self.no_replace = False
         return True
@@ -128,8 +131,8 @@ async def _copy_link(call: Call, target: Location, text: bytes, *, replace: bool
             undo=Unlink(publication.temporary, parent.handle),
         )
         decided = publication.add(batch, parent.handle)
-        batch.add(Sync(parent.handle), tolerate=_AFTER)
-        batch.add(Close(parent.handle), tolerate=_AFTER)
+        batch.add(Sync(parent.handle), tolerate=AFTER_PUBLICATION)
+        batch.add(Close(parent.handle), tolerate=AFTER_PUBLICATION)
         try:
             await call.run(batch)
             return
@@ -185,9 +188,9 @@ async def _finish_file(call: Call, publication: _Publication, copy: int, parent:
         batch = Batch()
         batch.add(SetMode(copy, stat.mode & 0o777))
         batch.add(SetTimes(copy, stat.accessed_ns, stat.modified_ns))
-        batch.add(Sync(copy), tolerate=_CANNOT_SYNC)
+        batch.add(Sync(copy), tolerate=CANNOT_SYNC)
         decided = publication.add(batch, parent)
-        batch.add(Sync(parent), tolerate=_AFTER)
+        batch.add(Sync(parent), tolerate=AFTER_PUBLICATION)
         try:
             await call.run(batch)
             return

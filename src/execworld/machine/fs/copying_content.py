@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from execworld.machine.batch import Batch, BatchFailed, Step
 from execworld.machine.fs.access import Call
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Check,
     CopyRange,
+    Open,
+    Stat,
+    StatHandle,
+)
+from execworld.machine.values import (
     FileStat,
     Handle,
     KindMask,
-    Open,
     OpenFlag,
-    Stat,
-    StatHandle,
-    Step,
 )
 
 COPY_BYTES: Final = 16 * 1024 * 1024

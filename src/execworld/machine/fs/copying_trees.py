@@ -8,6 +8,12 @@ from typing import Final
 
 import anyio
 
+from execworld.machine.batch import (
+    Batch,
+    BatchFailed,
+    Results,
+    Step,
+)
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.beneath import CANNOT_RESOLVE, PINNED, add_open_beneath
 from execworld.machine.fs.copying_content import COPY_BYTES, add_open_source, copy_content
@@ -15,29 +21,27 @@ from execworld.machine.fs.errors import kind_words
 from execworld.machine.fs.paths import Location, join, name_of
 from execworld.machine.fs.removing import empty_directory
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
-    CheckStatus,
     Close,
     CopyRange,
+    MakeDirectory,
+    MakeSymlink,
+    Open,
+    OpenWalk,
+    ReadLink,
+    ReadWalk,
+    RemoveDirectory,
+    SetMode,
+    SetTimes,
+    StatHandle,
+)
+from execworld.machine.values import (
+    CheckStatus,
     FileStat,
     Handle,
     HandleRef,
     KindMask,
     ListedEntry,
-    MakeDirectory,
-    MakeSymlink,
-    Open,
     OpenFlag,
-    OpenWalk,
-    ReadLink,
-    ReadWalk,
-    RemoveDirectory,
-    Results,
-    SetMode,
-    SetTimes,
-    StatHandle,
-    Step,
 )
 from execworld.seams.errors import FileError, NotRegularFile, WorldError
 

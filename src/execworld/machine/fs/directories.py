@@ -5,33 +5,34 @@ from __future__ import annotations
 import errno
 from typing import Final
 
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.parents import missing_directories
 from execworld.machine.fs.paths import Location, is_inside
+from execworld.machine.fs.publication import CANNOT_RENAME_SO
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Check,
-    CheckStatus,
     Close,
-    KindMask,
     Link,
     MakeDirectory,
     MakeSymlink,
     Open,
-    OpenFlag,
     RemoveDirectory,
     Rename,
-    RenameMode,
     SetMode,
     Stat,
     StatHandle,
     Unlink,
 )
+from execworld.machine.values import (
+    CheckStatus,
+    KindMask,
+    OpenFlag,
+    RenameMode,
+)
 from execworld.seams.errors import FileAlreadyExists, FileError, FileMissing, InvalidPath, NotRegularFile
 
 _ATTEMPTS: Final = 6
-_CANNOT_RENAME_SO: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTTY})
 
 
 def check_mode(mode: int) -> None:
@@ -59,7 +60,7 @@ async def make_directory(call: Call, *, parents: bool, exist_ok: bool, mode: int
             return
         except BatchFailed as failure:
             status = failure.error.status
-            if status == errno.ENOENT and failure.step == make.index and parents and attempt < _ATTEMPTS - 1:
+            if status == errno.ENOENT and failure.step <= make.index and parents and attempt < _ATTEMPTS - 1:
                 missing = await missing_directories(call, call.location.parent)
                 continue
             if status == CheckStatus.KIND:
@@ -122,7 +123,7 @@ async def rename(call: Call, target: Location, *, replace: bool) -> None:
     except BatchFailed as failure:
         if failure.step == source.index:
             raise call.failure(failure) from failure
-        if replace or failure.error.status not in _CANNOT_RENAME_SO:
+        if replace or failure.error.status not in CANNOT_RENAME_SO:
             raise _rename_error(call, target, failure) from failure
         stat = failure.results[source]
     del step

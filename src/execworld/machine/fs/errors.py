@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from execworld.machine.operations import CheckStatus, KindMask
+from execworld.machine.values import CheckStatus, KindMask
 from execworld.seams.errors import (
     AccessDenied,
     DirectoryNotEmpty,

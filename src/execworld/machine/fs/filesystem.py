@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from execworld.machine.base import Machine
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.fs import (
     copying,
     directories,
@@ -30,16 +31,13 @@ from execworld.machine.fs.writing import (
     write_outcome,
 )
 from execworld.machine.operations import (
-    MAX_TRANSFER_BYTES,
-    Batch,
-    BatchFailed,
-    CheckStatus,
     Read,
     ReadLink,
     RealPath,
     Stat,
     StatFileSystem,
 )
+from execworld.machine.values import MAX_TRANSFER_BYTES, CheckStatus
 from execworld.seams.errors import (
     EditNotFound,
     InvalidPath,

@@ -7,25 +7,25 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from execworld.machine.batch import Batch, BatchFailed, Step
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.beneath import PINNED
 from execworld.machine.fs.errors import error_class
 from execworld.machine.fs.information import directory_entry
 from execworld.machine.fs.patterns import Glob
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Close,
-    HandleRef,
-    KindMask,
     ListDirectory,
-    ListedEntry,
     Open,
-    OpenFlag,
     OpenWalk,
     ReadWalk,
     RealPath,
-    Step,
+)
+from execworld.machine.values import (
+    HandleRef,
+    KindMask,
+    ListedEntry,
+    OpenFlag,
     WalkPage,
 )
 from execworld.seams.errors import FileError, NotDirectory

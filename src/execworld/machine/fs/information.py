@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from execworld.machine.operations import FileStat, KindMask, ListedEntry
+from execworld.machine.values import FileStat, KindMask, ListedEntry
 from execworld.seams.files import DirectoryEntry, FileInfo, FileKind, FileVersion
 from execworld.seams.paths import decode_path
 

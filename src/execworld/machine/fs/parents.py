@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 
+from execworld.machine.batch import Batch
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.paths import parent_of
-from execworld.machine.operations import Batch, Stat
+from execworld.machine.operations import Stat
 
 
 async def missing_directories(call: Call, directory: bytes) -> list[bytes]:

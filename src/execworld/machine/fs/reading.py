@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from execworld.machine.batch import Batch, BatchFailed, Step
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.text import (
     BINARY_WINDOW_BYTES,
@@ -18,20 +19,15 @@ from execworld.machine.fs.text import (
     undecodable,
 )
 from execworld.machine.operations import (
-    MAX_TRANSFER_BYTES,
-    Batch,
-    BatchFailed,
     Check,
     Close,
-    FileStat,
-    KindMask,
     Open,
     Read,
     ReadAt,
     Stat,
     StatHandle,
-    Step,
 )
+from execworld.machine.values import MAX_TRANSFER_BYTES, FileStat, KindMask
 from execworld.seams.errors import FileError, FileMissing, NotText, TooLarge
 
 _CHUNK_BYTES: Final = 256 * 1024

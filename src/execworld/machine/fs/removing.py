@@ -8,25 +8,21 @@ meanwhile is met by another pass.
 from __future__ import annotations
 
 import errno
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
 import anyio
 
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.beneath import CANNOT_RESOLVE, PINNED, add_open_beneath
 from execworld.machine.fs.information import version_demand
 from execworld.machine.fs.paths import join
-from execworld.machine.fs.writing import TEMPORARY_PREFIX
+from execworld.machine.fs.publication import temporary_name
 from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
     Check,
     Close,
-    Handle,
-    KindMask,
     Link,
     Open,
     OpenWalk,
@@ -34,9 +30,13 @@ from execworld.machine.operations import (
     ReadWalk,
     RemoveDirectory,
     Rename,
-    RenameMode,
     Stat,
     Unlink,
+)
+from execworld.machine.values import (
+    Handle,
+    KindMask,
+    RenameMode,
     WalkPage,
 )
 from execworld.seams.errors import InvalidPath, NotObserved
@@ -86,7 +86,7 @@ async def remove(call: Call, *, recursive: bool, missing_ok: bool, expected: Exp
 
 async def _remove_version(call: Call, expected: FileVersion) -> None:
     """Take the file away under another name, and only then judge and remove it."""
-    temporary = join(call.location.parent, TEMPORARY_PREFIX + secrets.token_hex(16).encode())
+    temporary = join(call.location.parent, temporary_name())
     batch = Batch()
     # Put back by a hard link where a file system cannot rename without replacing; `_settle` removes the other
     # name.

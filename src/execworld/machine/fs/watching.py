@@ -14,24 +14,20 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from execworld.machine.base import WatchRecord
+from execworld.machine.batch import Batch, BatchFailed, Step
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.paths import join
-from execworld.machine.fs.writing import TEMPORARY_PREFIX
+from execworld.machine.fs.publication import TEMPORARY_PREFIX
 from execworld.machine.operations import (
     AddWatch,
-    Batch,
-    BatchFailed,
-    DirectoryPage,
-    KindMask,
     ListDirectory,
     Open,
-    OpenFlag,
     OpenWatch,
     RealPath,
     RemoveWatch,
     Stat,
-    Step,
 )
+from execworld.machine.values import DirectoryPage, KindMask, OpenFlag
 from execworld.seams.errors import FileError, NotDirectory, Unsupported
 from execworld.seams.files import WatchEvent, WatchEventKind
 from execworld.seams.paths import decode_path

@@ -12,74 +12,64 @@ A content of up to one transfer, into an existing directory, is one batch.
 from __future__ import annotations
 
 import errno
-import secrets
 from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
 
+from execworld.machine.batch import (
+    Batch,
+    BatchFailed,
+    Results,
+    Step,
+    StepError,
+)
 from execworld.machine.fs.access import Call
 from execworld.machine.fs.errors import kind_words
 from execworld.machine.fs.information import file_version, version_demand
 from execworld.machine.fs.parents import missing_directories
 from execworld.machine.fs.paths import join
+from execworld.machine.fs.publication import (
+    AFTER_PUBLICATION,
+    CANNOT_OWN,
+    CANNOT_RENAME_SO,
+    CANNOT_SYNC,
+    temporary_name,
+)
 from execworld.machine.operations import (
-    MAX_TRANSFER_BYTES,
-    Batch,
-    BatchFailed,
     Check,
-    CheckStatus,
     Close,
-    FileStat,
-    Handle,
-    KindMask,
     Link,
     MakeDirectory,
     Open,
-    OpenFlag,
-    RawPath,
     Read,
     RealPath,
     RemoveDirectory,
     Rename,
-    RenameMode,
-    Results,
     SetMode,
     SetOwner,
     Stat,
     StatHandle,
-    Step,
-    StepError,
     Sync,
     Unlink,
     Write,
 )
+from execworld.machine.values import (
+    MAX_TRANSFER_BYTES,
+    CheckStatus,
+    FileStat,
+    Handle,
+    KindMask,
+    OpenFlag,
+    RawPath,
+    RenameMode,
+)
 from execworld.seams.errors import FileError, NotObserved, NotRegularFile, StaleVersion
 from execworld.seams.files import Expectation, FileVersion, WriteOutcome
-
-TEMPORARY_PREFIX: Final = b".execworld-"
 
 _ATTEMPTS: Final = 6
 _WRITES_A_BATCH: Final = 4
 
-# After publication nothing may turn success into failure.
-_AFTER: Final = (
-    errno.EIO,
-    errno.EINVAL,
-    errno.EBADF,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOENT,
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EROFS,
-    errno.ESTALE,
-    errno.ENOSYS,
-    errno.EOPNOTSUPP,
-)
-_CANNOT_SYNC: Final = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-_CANNOT_OWN: Final = (errno.EPERM, errno.EINVAL, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP)
-_CANNOT_RENAME_SO: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTTY})
 _NO_OLD_TEXT: Final = (
     errno.ENOENT,
     errno.EACCES,
@@ -118,6 +108,7 @@ class Published:
 class _Role(Enum):
     PARENT = "parent"
     TARGET = "target"
+    STAGING = "staging"
     PUBLICATION = "publication"
     DISPLACED = "displaced"
     OTHER = "other"
@@ -145,6 +136,7 @@ class _Plan:
     before: Step[FileStat] | None = None
     staged: Step[FileStat] | None = None
     published: Step[FileStat] | None = None
+    removal: Step[None] | None = None
     old: tuple[Step[int], Step[FileStat], Step[bytes], Step[FileStat]] | None = None
 
 
@@ -215,7 +207,7 @@ class AtomicWrite:
             raise ValueError(message)
         self._call = call
         self._demand = demand
-        self._temporary_name = TEMPORARY_PREFIX + secrets.token_hex(16).encode()
+        self._temporary_name = temporary_name()
         self._ways = _Ways()
         self._canonical_name = b""
         self._to_make: list[bytes] = []
@@ -239,8 +231,7 @@ class AtomicWrite:
                     raise await self._error(plan, failure) from failure
                 continue
             directory = self._directory(plan, results)
-            old = await self._old(plan, results, old_limit_bytes)
-            return self._outcome(plan, results, directory, old)
+            return await self._finish(plan, results, directory, old_limit_bytes)
         raise AssertionError("unreachable")
 
     async def stream(self, pieces: Pieces, *, old_limit_bytes: int = 0) -> Published:
@@ -270,6 +261,7 @@ class AtomicWrite:
         for path in self._to_make:
             step = add(MakeDirectory(path), tolerate=(errno.EEXIST,), undo=RemoveDirectory(path))
             plan.made.append((path, step.index))
+            plan.roles[step.index] = _Role.PARENT
         flags = OpenFlag.DIRECTORY | OpenFlag.NO_FOLLOW
         flags |= OpenFlag.READ if self._ways.sync_parent else OpenFlag.PATH_ONLY
         plan.parent = parent = add(Open(real.path if absent else real.parent, flags))
@@ -287,6 +279,7 @@ class AtomicWrite:
             ),
             undo=Unlink(self._temporary_name, parent.handle),
         )
+        plan.roles[temporary.index] = _Role.STAGING
         for piece in pieces:
             if piece:
                 add(Write(temporary.handle, piece))
@@ -308,12 +301,12 @@ class AtomicWrite:
     def _publish(self, plan: _Plan, parent: Handle, temporary: Handle, name: RawPath) -> None:
         add, before = plan.batch.add, plan.before
         assert before is not None
-        add(SetOwner(temporary, owner_of=before.index), tolerate=_CANNOT_OWN)
+        add(SetOwner(temporary, owner_of=before.index), tolerate=CANNOT_OWN)
         if self._demand.mode is None:
             add(SetMode(temporary, 0o666, mode_of=before.index, apply_umask=True))
         else:
             add(SetMode(temporary, self._demand.mode))
-        add(Sync(temporary), tolerate=_CANNOT_SYNC)
+        add(Sync(temporary), tolerate=CANNOT_SYNC)
         plan.staged = add(StatHandle(temporary))
         expected = self._demand.expected
         if expected == "absent":
@@ -323,11 +316,11 @@ class AtomicWrite:
         else:
             step = add(Rename(self._temporary_name, name, source_base=parent, target_base=parent))
             plan.roles[step.index] = _Role.PUBLICATION
-        plan.published = add(StatHandle(temporary), tolerate=_AFTER)
+        plan.published = add(StatHandle(temporary), tolerate=AFTER_PUBLICATION)
         if self._ways.sync_parent:
-            add(Sync(parent), tolerate=_AFTER)
-        add(Close(temporary), tolerate=_AFTER)
-        add(Close(parent), tolerate=_AFTER)
+            add(Sync(parent), tolerate=AFTER_PUBLICATION)
+        add(Close(temporary), tolerate=AFTER_PUBLICATION)
+        add(Close(parent), tolerate=AFTER_PUBLICATION)
 
     def _publish_absent(self, plan: _Plan, parent: Handle, name: RawPath) -> None:
         temporary = self._temporary_name
@@ -335,7 +328,7 @@ class AtomicWrite:
             step = plan.batch.add(Rename(temporary, name, RenameMode.NO_REPLACE, parent, parent))
         else:
             step = plan.batch.add(Link(temporary, name, parent, parent))
-            plan.batch.add(Unlink(temporary, parent), tolerate=_AFTER)
+            plan.removal = plan.batch.add(Unlink(temporary, parent), tolerate=AFTER_PUBLICATION)
         plan.roles[step.index] = _Role.PUBLICATION
 
     def _publish_version(self, plan: _Plan, parent: Handle, name: RawPath, expected: FileVersion) -> None:
@@ -355,7 +348,7 @@ class AtomicWrite:
         displaced = add(Stat(temporary, follow=False, base=parent))
         check = add(Check(displaced.index, KindMask.FILE, version_demand(expected, renamed=True), links))
         plan.roles[check.index] = _Role.DISPLACED
-        add(Unlink(temporary, parent), tolerate=_AFTER)
+        plan.removal = add(Unlink(temporary, parent), tolerate=AFTER_PUBLICATION)
 
     def _add_old(self, plan: _Plan, parent: Handle, name: RawPath, limit: int) -> None:
         """Read the old content from the file that will be displaced. It stays open when there is more of it."""
@@ -413,8 +406,7 @@ class AtomicWrite:
                 if attempt == _ATTEMPTS - 1 or not await self._remedy(plan, failure):
                     raise await self._error(plan, failure) from failure
                 continue
-            old = await self._old(plan, results, old_limit_bytes)
-            return self._outcome(plan, results, staging.directory, old)
+            return await self._finish(plan, results, staging.directory, old_limit_bytes)
         raise AssertionError("unreachable")
 
     async def _discard(self, staging: _Staging) -> None:
@@ -439,7 +431,14 @@ class AtomicWrite:
         self._canonical_name = name or b"."
         return directory or b"/"
 
-    def _outcome(self, plan: _Plan, results: Results, directory: bytes, old: bytes | None) -> Published:
+    async def _finish(
+        self, plan: _Plan, results: Results, directory: bytes, old_limit_bytes: int
+    ) -> Published:
+        old = await self._old(plan, results, old_limit_bytes)
+        if plan.removal is not None and isinstance(results.values[plan.removal.index], StepError):
+            batch = Batch()  # the displaced file could not be removed; one more try is all that can be done
+            batch.add(Unlink(join(directory, self._temporary_name)))
+            await self._call.access.clean_up(batch)
         assert plan.before is not None
         assert plan.staged is not None
         assert plan.published is not None
@@ -502,7 +501,7 @@ class AtomicWrite:
         if role is _Role.PARENT and status == errno.EACCES and self._ways.sync_parent:
             self._ways.sync_parent = False  # a directory that may be searched and written but not listed
             return True
-        if role is _Role.PUBLICATION and status in _CANNOT_RENAME_SO:
+        if role is _Role.PUBLICATION and status in CANNOT_RENAME_SO:
             expected = self._demand.expected
             if expected == "absent" and self._ways.no_replace:
                 self._ways.no_replace = False
@@ -533,6 +532,9 @@ class AtomicWrite:
             if expected == "absent":
                 return await self._in_the_way(before)
             return call.failure(failure)
+        if role is _Role.STAGING and status in (errno.ENOENT, errno.EINVAL):
+            text = "no file can be made in its directory, so it cannot be replaced as a whole"
+            return call.error(status, kind=FileError, text=text, hint="write to it with a command")
         if role is _Role.DISPLACED and status in (CheckStatus.KIND, errno.ENOENT):
             return call.error(CheckStatus.VERSION)
         if role is _Role.PUBLICATION:

@@ -7,17 +7,19 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from execworld.machine.local.handles import FileHandle, Handle, HandleTable
-from execworld.machine.operations import (
+from execworld.machine.batch import (
     Batch,
     BatchFailed,
+    Results,
+    StepError,
+)
+from execworld.machine.local.handles import FileHandle, Handle, HandleTable
+from execworld.machine.operations import Operation
+from execworld.machine.values import (
     HandleRef,
-    Operation,
     PathPart,
     PathRef,
-    Results,
     Spawned,
-    StepError,
 )
 
 Executors: TypeAlias = "Mapping[type[Operation[Any]], Callable[[BatchRun, Any], object]]"

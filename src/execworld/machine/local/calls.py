@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from execworld.machine.operations import RenameMode
+from execworld.machine.values import RenameMode
 
 AT_FDCWD: Final = -100 if sys.platform == "linux" else -2
 

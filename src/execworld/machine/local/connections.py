@@ -8,7 +8,8 @@ import socket
 import anyio
 
 from execworld.machine.base import STDOUT, StreamClosed
-from execworld.machine.operations import AddressKind, Connect
+from execworld.machine.operations import Connect
+from execworld.machine.values import AddressKind
 
 
 class LocalConnection:

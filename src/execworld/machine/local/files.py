@@ -11,17 +11,15 @@ import anyio
 import anyio.to_thread
 
 from execworld.machine.base import NoSuchHandle, WatchRecord
+from execworld.machine.batch import Batch, Results
 from execworld.machine.local.batch import BatchRun, Executors, StepFailed
 from execworld.machine.local.file_operations import FILE_EXECUTORS
 from execworld.machine.local.handles import HandleTable
 from execworld.machine.local.watching import WatchHandle
-from execworld.machine.operations import Batch, Connect, Results, Spawn, Spawned
+from execworld.machine.operations import Connect, Spawn
+from execworld.machine.values import Spawned
 
 _PATIENCE_S: Final = 3.0
-"""How long a cancelled call waits for a system call that does not return, before it leaves the worker to
-itself.
-"""
-
 _WORKERS: Final = 40
 
 
@@ -36,6 +34,8 @@ class LocalFiles:
         connect: Likewise for a connection.
         discard: Ends and forgets a process or connection of a batch that failed or was cancelled. Called in a
             worker thread, and must not block for long.
+        patience_s: How long a cancelled call waits for a system call that does not return.
+        executors: What each file operation does, for tests that stage a race between two steps.
     """
 
     def __init__(
@@ -45,12 +45,15 @@ class LocalFiles:
         spawn: Callable[[Spawn, bytes, bytes], Spawned] | None = None,
         connect: Callable[[Connect], int] | None = None,
         discard: Callable[[int], None] | None = None,
+        patience_s: float = _PATIENCE_S,
+        executors: Executors = FILE_EXECUTORS,
     ) -> None:
+        self._patience_s = patience_s
         self._table = HandleTable()
         self._next_handle = next_handle or itertools.count(1).__next__
         self._discard = discard or _discard_nothing
         self._executors: Executors = {
-            **FILE_EXECUTORS,
+            **executors,
             Spawn: _spawn_with(spawn),
             Connect: _connect_with(connect),
         }
@@ -77,7 +80,9 @@ class LocalFiles:
                 with anyio.CancelScope(shield=True):
                     # A limiter of its own: the worker that is waited for may hold the last place of the other
                     # one.
-                    await anyio.to_thread.run_sync(run.cancel, _PATIENCE_S, limiter=anyio.CapacityLimiter(1))
+                    await anyio.to_thread.run_sync(
+                        run.cancel, self._patience_s, limiter=anyio.CapacityLimiter(1)
+                    )
             raise
 
     def run_blocking(self, batch: Batch) -> Results:

@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from execworld.machine.local.stats import file_stat, target_kind
-from execworld.machine.operations import MAX_LIST_ENTRIES, DirectoryPage, KindMask, ListedEntry
+from execworld.machine.values import (
+    MAX_LIST_ENTRIES,
+    DirectoryPage,
+    KindMask,
+    ListedEntry,
+)
 
 
 class EntryStream(Protocol):

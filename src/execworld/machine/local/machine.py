@@ -29,12 +29,14 @@ from execworld.machine.base import (
     SignalTarget,
     WatchRecord,
 )
+from execworld.machine.batch import Batch, BatchFailed, Results
 from execworld.machine.local import tree
 from execworld.machine.local.batch import StepFailed
 from execworld.machine.local.connections import LocalConnection, open_connection
 from execworld.machine.local.files import LocalFiles
 from execworld.machine.local.processes import LocalProcess, SpawnError, start_process
-from execworld.machine.operations import Batch, BatchFailed, Connect, Results, Spawn, Spawned
+from execworld.machine.operations import Connect, Spawn
+from execworld.machine.values import Spawned
 from execworld.seams.results import KillMethod, TreeReport
 
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})

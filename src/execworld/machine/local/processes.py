@@ -34,7 +34,8 @@ from execworld.machine.base import (
 )
 from execworld.machine.local import tree
 from execworld.machine.local.inspection import group_waits_for_input
-from execworld.machine.operations import Redirect, Spawn, SpawnStage
+from execworld.machine.operations import Spawn
+from execworld.machine.values import Redirect, SpawnStage
 from execworld.seams.results import KillMethod, ResourceUsage, TreeReport
 
 _CHILD_SCRIPT: Final = str(Path(__file__).with_name("child.py"))

@@ -6,7 +6,7 @@ import os
 import stat
 from typing import Final
 
-from execworld.machine.operations import FileStat, KindMask
+from execworld.machine.values import FileStat, KindMask
 
 _KINDS: Final = {
     stat.S_IFREG: KindMask.FILE,

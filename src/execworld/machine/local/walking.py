@@ -15,7 +15,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from execworld.machine.local.handles import EntryStream, Handle, listed_entries
-from execworld.machine.operations import MAX_LIST_ENTRIES, KindMask, ListedEntry, WalkPage
+from execworld.machine.values import (
+    MAX_LIST_ENTRIES,
+    KindMask,
+    ListedEntry,
+    WalkPage,
+)
 
 _WINDOW: Final = 32
 _PAGE_PATH_BYTES: Final = 1024 * 1024

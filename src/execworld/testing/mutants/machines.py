@@ -12,16 +12,9 @@ from typing import Any
 import anyio
 
 from execworld.machine.base import STDOUT, ExitStatus, SignalTarget
-from execworld.machine.operations import (
-    Batch,
-    BatchStep,
-    Operation,
-    Redirect,
-    Results,
-    SetMode,
-    Spawn,
-    Spawned,
-)
+from execworld.machine.batch import Batch, BatchStep, Results
+from execworld.machine.operations import Operation, SetMode, Spawn
+from execworld.machine.values import Redirect, Spawned
 from execworld.seams import KillMethod, OutcomeUnknown, TreeReport, WorldLost
 from execworld.testing.forwarding import ForwardingMachine
 from execworld.testing.mutants.mutant import Mutant

@@ -16,13 +16,12 @@ import anyio
 import pytest
 
 from execworld.machine.base import STDERR, STDOUT, SignalFailed, SignalTarget, StreamClosed
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.local.machine import LocalMachine
-from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
+from execworld.machine.operations import Spawn
+from execworld.machine.values import (
     Redirect,
     ResourceLimit,
-    Spawn,
     Spawned,
     SpawnStage,
 )
@@ -332,7 +331,8 @@ def test_a_host_that_exits_without_closing_leaves_nothing(
     program = f"""
 import anyio
 from execworld.machine.local.machine import LocalMachine
-from execworld.machine.operations import Batch, Spawn
+from execworld.machine.batch import Batch
+from execworld.machine.operations import Spawn
 
 async def main():
     batch = Batch()
