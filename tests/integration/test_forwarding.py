@@ -22,11 +22,11 @@ pytestmark = pytest.mark.anyio
 @asynccontextmanager
 async def opened(kind: str) -> AsyncGenerator[Machine]:
     if kind == "local":
-        machine = LocalMachine()
+        local = LocalMachine()
         try:
-            yield machine
+            yield local
         finally:
-            await machine.aclose()
+            await local.aclose()
         return
     try:
         binary = locate_warden()

@@ -11,7 +11,9 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 
 from execworld.machine.base import STDOUT, Machine, NoSuchHandle, StreamClosed
-from execworld.machine.operations import AddressKind, Batch, BatchFailed, Connect
+from execworld.machine.batch import Batch, BatchFailed
+from execworld.machine.operations import Connect
+from execworld.machine.values import AddressKind
 from execworld.seams.errors import ExecworldError
 
 _CHUNK_BYTES: Final = 64 * 1024

@@ -14,7 +14,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from execworld.machine.operations import Batch, Operation, Redirect, Spawn, Spawned
+from execworld.machine.batch import Batch
+from execworld.machine.operations import Operation, Spawn
+from execworld.machine.values import Redirect, Spawned
 from execworld.machine.warden import (
     LinkEnd,
     LinkSettings,

@@ -14,7 +14,6 @@ from execworld.machine.operations import (
     ListDirectory,
     Lock,
     Open,
-    OpenFlag,
     OpenWalk,
     OpenWatch,
     Operation,
@@ -29,6 +28,7 @@ from execworld.machine.operations import (
     StatFileSystem,
     StatHandle,
 )
+from execworld.machine.values import OpenFlag
 
 # Less than what the warden lets wait (section 6): a batch that it refused would look like one that failed.
 _MAX_BATCHES: Final = 4096

@@ -6,21 +6,13 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from execworld.machine.batch import Batch, BatchFailed, Results, StepError
 from execworld.machine.operations import (
-    MAX_LIST_ENTRIES,
     AddWatch,
-    Batch,
-    BatchFailed,
-    CheckStatus,
     Connect,
     CopyRange,
-    DirectoryPage,
-    FileStat,
-    FileSystemStat,
     FindExecutable,
-    KindMask,
     ListDirectory,
-    ListedEntry,
     Open,
     OpenWalk,
     OpenWatch,
@@ -30,15 +22,22 @@ from execworld.machine.operations import (
     ReadLink,
     ReadWalk,
     RealPath,
-    Results,
     Seek,
     Spawn,
-    Spawned,
-    SpawnStage,
     Stat,
     StatFileSystem,
     StatHandle,
-    StepError,
+)
+from execworld.machine.values import (
+    MAX_LIST_ENTRIES,
+    CheckStatus,
+    DirectoryPage,
+    FileStat,
+    FileSystemStat,
+    KindMask,
+    ListedEntry,
+    Spawned,
+    SpawnStage,
     WalkPage,
 )
 from execworld.machine.warden.numbers import ERRNO_BY_NAME, MAX_ERRNO, host_errno

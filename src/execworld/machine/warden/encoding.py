@@ -7,18 +7,14 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from execworld.machine.batch import Batch, BatchFailed, Results, StepError
 from execworld.machine.operations import (
     AddWatch,
-    Batch,
-    BatchFailed,
     Check,
-    CheckStatus,
     Close,
     Connect,
     CopyRange,
     FindExecutable,
-    Handle,
-    HandleRef,
     Link,
     ListDirectory,
     Lock,
@@ -28,8 +24,6 @@ from execworld.machine.operations import (
     OpenWalk,
     OpenWatch,
     Operation,
-    PathRef,
-    RawPath,
     Read,
     ReadAt,
     ReadLink,
@@ -38,7 +32,6 @@ from execworld.machine.operations import (
     RemoveDirectory,
     RemoveWatch,
     Rename,
-    Results,
     Seek,
     SetMode,
     SetOwner,
@@ -47,12 +40,12 @@ from execworld.machine.operations import (
     Stat,
     StatFileSystem,
     StatHandle,
-    StepError,
     Sync,
     Truncate,
     Unlink,
     Write,
 )
+from execworld.machine.values import CheckStatus, Handle, HandleRef, PathRef, RawPath
 from execworld.machine.warden.frames import MAX_MESSAGE_BYTES
 from execworld.machine.warden.numbers import linux_errnos
 from execworld.machine.warden.wire import byte_string

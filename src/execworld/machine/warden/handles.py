@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 import anyio
 
 from execworld.machine.base import STDERR, STDOUT, ExitStatus, WatchRecord
-from execworld.machine.operations import Redirect, Spawn
+from execworld.machine.operations import Spawn
+from execworld.machine.values import Redirect
 from execworld.machine.warden.credit import StreamBuffer
 from execworld.machine.warden.numbers import host_wait_status
 from execworld.machine.warden.outbox import Parcel

@@ -22,17 +22,9 @@ from execworld.machine.base import (
     SignalTarget,
     WatchRecord,
 )
-from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
-    Connect,
-    Open,
-    OpenWalk,
-    OpenWatch,
-    Results,
-    Spawn,
-    Spawned,
-)
+from execworld.machine.batch import Batch, BatchFailed, Results
+from execworld.machine.operations import Connect, Open, OpenWalk, OpenWatch, Spawn
+from execworld.machine.values import Spawned
 from execworld.machine.warden.batches import BatchGate, has_effects
 from execworld.machine.warden.credit import CreditLedger, StreamBuffer
 from execworld.machine.warden.decoding import decode_batch_reply, decode_status

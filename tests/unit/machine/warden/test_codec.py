@@ -16,20 +16,18 @@ from typing import Any, cast
 import pytest
 
 from execworld.machine import operations as ops
-from execworld.machine.operations import (
-    Batch,
-    BatchFailed,
+from execworld.machine import values as waist
+from execworld.machine.batch import Batch, BatchFailed, Results, StepError
+from execworld.machine.operations import Operation
+from execworld.machine.values import (
     FileStat,
     FileSystemStat,
     HandleRef,
     KindMask,
     ListedEntry,
-    Operation,
     PathPart,
     PathRef,
-    Results,
     Spawned,
-    StepError,
 )
 from execworld.machine.warden.decoding import decode_batch_reply
 from execworld.machine.warden.encoding import encode_batch
@@ -133,7 +131,7 @@ class Maker:
     def operation(self, opcode: int) -> Operation[Any]:
         path, handle, base, raw, number = self.path, self.handle, self.base, self.raw, self.number
         makers: dict[int, Callable[[], Operation[Any]]] = {
-            1: lambda: ops.Open(path(), ops.OpenFlag(number(11)), number(32), base()),
+            1: lambda: ops.Open(path(), waist.OpenFlag(number(11)), number(32), base()),
             2: lambda: ops.Close(handle()),
             3: lambda: ops.Read(handle(), number(32), self.chance()),
             4: lambda: ops.ReadAt(handle(), number(64), number(32)),
@@ -148,7 +146,9 @@ class Maker:
             13: lambda: ops.ReadLink(path(), base()),
             14: lambda: ops.MakeSymlink(raw(), path(), base()),
             15: lambda: ops.Link(path(), path(), base(), base()),
-            16: lambda: ops.Rename(path(), path(), self.random.choice(list(ops.RenameMode)), base(), base()),
+            16: lambda: ops.Rename(
+                path(), path(), self.random.choice(list(waist.RenameMode)), base(), base()
+            ),
             17: lambda: ops.Unlink(path(), base()),
             18: lambda: ops.MakeDirectory(path(), number(32), base()),
             19: lambda: ops.RemoveDirectory(path(), base()),
@@ -160,7 +160,7 @@ class Maker:
             23: lambda: ops.ListDirectory(handle(), number(32)),
             24: lambda: ops.OpenWalk(path(), self.many(raw), number(32), base()),
             25: lambda: ops.ReadWalk(handle(), number(32)),
-            26: lambda: ops.Lock(handle(), self.random.choice(list(ops.LockMode))),
+            26: lambda: ops.Lock(handle(), self.random.choice(list(waist.LockMode))),
             27: lambda: ops.CopyRange(handle(), handle(), number(64)),
             28: lambda: ops.StatFileSystem(path(), base()),
             29: ops.OpenWatch,
@@ -168,7 +168,7 @@ class Maker:
             31: lambda: ops.RemoveWatch(handle(), self.signed(32)),
             32: lambda: ops.FindExecutable(raw(), self.many(raw)),
             33: self.spawn,
-            34: lambda: ops.Connect(self.random.choice(list(ops.AddressKind)), raw(), number(16)),
+            34: lambda: ops.Connect(self.random.choice(list(waist.AddressKind)), raw(), number(16)),
         }
         return makers[opcode]()
 
@@ -180,15 +180,15 @@ class Maker:
 
     def spawn(self) -> ops.Spawn:
         number = self.number
-        limits = self.many(lambda: ops.ResourceLimit(number(32), number(64), number(64)))
+        limits = self.many(lambda: waist.ResourceLimit(number(32), number(64), number(64)))
         return ops.Spawn(
             path=self.path(),
             argv=self.many(self.raw),
             environment=self.many(lambda: (self.raw(), self.raw())),
             cwd=self.path(),
-            stdin=self.random.choice([ops.Redirect.NULL, ops.Redirect.PIPE]),
-            stdout=self.random.choice([ops.Redirect.NULL, ops.Redirect.PIPE]),
-            stderr=self.random.choice(list(ops.Redirect)),
+            stdin=self.random.choice([waist.Redirect.NULL, waist.Redirect.PIPE]),
+            stdout=self.random.choice([waist.Redirect.NULL, waist.Redirect.PIPE]),
+            stderr=self.random.choice(list(waist.Redirect)),
             terminal=self.maybe((number(16), number(16))),
             uid=self.maybe(number(32)),
             gid=self.maybe(number(32)),
@@ -223,8 +223,8 @@ class Maker:
             10: self.stat,
             12: lambda: b"/some/path",
             13: self.raw,
-            23: lambda: ops.DirectoryPage(self.many(lambda: self.entry(deep=False)), self.chance()),
-            25: lambda: ops.WalkPage(
+            23: lambda: waist.DirectoryPage(self.many(lambda: self.entry(deep=False)), self.chance()),
+            25: lambda: waist.WalkPage(
                 self.many(lambda: self.entry(deep=True)),
                 self.many(lambda: (b"a/b", self.random.choice([errno.EACCES, errno.ENOENT]))),
                 self.chance(),
@@ -332,9 +332,9 @@ def write_entries(entries: tuple[ListedEntry, ...]) -> bytes:
 def write_result(operation: Operation[Any], value: Any) -> bytes:
     if isinstance(value, FileStat):
         return write_stat(value)
-    if isinstance(value, ops.DirectoryPage):
+    if isinstance(value, waist.DirectoryPage):
         return write_value("u8", value.end) + write_entries(value.entries)
-    if isinstance(value, ops.WalkPage):
+    if isinstance(value, waist.WalkPage):
         errors = b"".join(
             write_value("bytes", path) + write_value("u16", status) for path, status in value.errors
         )
@@ -395,7 +395,7 @@ def test_every_operation_arrives_field_for_field(seed: int) -> None:
     batch = Batch()
     for opcode in range(1, 35):
         undo = maker.operation(maker.random.choice([2, 17, 19, 16])) if maker.chance() else None
-        tolerate = (errno.ENOENT, ops.CheckStatus.LINKS) if maker.chance() else ()
+        tolerate = (errno.ENOENT, waist.CheckStatus.LINKS) if maker.chance() else ()
         batch.add(maker.operation(opcode), tolerate=tolerate, undo=undo)
     reader = Reader(encode_batch(batch, 1024))
     assert (reader.number("u32"), reader.number("u16"), reader.number("u16")) == (0, 0, 34)
@@ -513,7 +513,7 @@ def test_a_failed_step_carries_what_came_before() -> None:
     [
         (ops.ReadAt(1, -1, 5), errno.EINVAL),
         (ops.Seek(1, 1 << 63), errno.EINVAL),
-        (ops.Connect(ops.AddressKind.TCP, b"::1", 70000), errno.EINVAL),
+        (ops.Connect(waist.AddressKind.TCP, b"::1", 70000), errno.EINVAL),
         (ops.Write(1, bytes(17 * 1024 * 1024)), errno.EMSGSIZE),
     ],
 )

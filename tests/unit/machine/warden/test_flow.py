@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from execworld.machine.base import NoSuchHandle, StreamClosed
-from execworld.machine.operations import Redirect
+from execworld.machine.values import Redirect
 from execworld.machine.warden import (
     LinkEnd,
     LinkSettings,

@@ -10,8 +10,9 @@ import anyio
 import pytest
 
 from execworld.machine.base import NoSuchHandle, SignalTarget
-from execworld.machine.operations import AddressKind as Address
-from execworld.machine.operations import Connect, Open, Redirect, Spawn, Stat, Write
+from execworld.machine.operations import Connect, Open, Spawn, Stat, Write
+from execworld.machine.values import AddressKind as Address
+from execworld.machine.values import Redirect
 from execworld.machine.warden import (
     LinkSettings,
     WardenMachine,
