@@ -171,6 +171,7 @@ struct foreground {
     struct job job; /* first */
     uint64_t id;
     struct handle *process;
+    pid_t supervisor;
     pid_t group;
     bool waits;
 };
@@ -179,7 +180,7 @@ static void find_foreground(struct job *job) {
     struct foreground *request = (struct foreground *)job;
     struct process *process = (struct process *)request->process;
     request->group = terminal_foreground(process->master);
-    request->waits = waits_for_input(request->group, process->supervisor, terminal_device(process->master));
+    request->waits = waits_for_input(request->group, request->supervisor, terminal_device(process->master));
 }
 
 static void on_foreground_found(struct job *job) {
@@ -201,6 +202,7 @@ static void on_foreground(uint64_t id, struct process *process) {
         abort();
     request->id = id;
     request->process = &process->handle;
+    request->supervisor = process->supervisor;
     handle_hold(&process->handle);
     request->job.run = find_foreground;
     request->job.done = on_foreground_found;

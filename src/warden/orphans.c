@@ -2,6 +2,7 @@
 #include "cgroup.h"
 #include "descend.h"
 #include "process.h"
+#include "supervisors.h"
 #include "sys.h"
 
 #include <signal.h>

@@ -4,6 +4,7 @@
 #include "link.h"
 #include "protocol.h"
 #include "reply.h"
+#include "supervisors.h"
 #include "sys.h"
 
 #include <fcntl.h>
@@ -127,6 +128,17 @@ static void tell_exit(struct process *process, const struct note *note, bool usa
     buffer_free(&body);
 }
 
+/* Also those that the supervisor did not get to: it told the end of the tree before. */
+static void answer_signallers(struct process *process) {
+    while (process->signallers) {
+        struct waiter *waiter = process->signallers;
+        process->signallers = waiter->next;
+        put_u32(reply_begin(0), 0);
+        reply_end(waiter->id);
+        free(waiter);
+    }
+}
+
 static void tell_gone(struct process *process, uint8_t method) {
     if (process->gone)
         return;
@@ -139,19 +151,32 @@ static void tell_gone(struct process *process, uint8_t method) {
         link_send(MESSAGE_TREE_GONE, 0, &body);
         buffer_free(&body);
     }
-    if (process->control >= 0) {
+    if (process->control >= 0)
         loop_remove(process->control);
-        close(process->control);
-        process->control = -1;
+    if (process->control >= 0 && method == KILL_NOT_NEEDED) {
+        supervisor_keep(process->supervisor, process->control, process->cgroup);
+    } else {
+        if (process->control >= 0)
+            close(process->control);
+        cgroup_release(process->cgroup, true);
     }
-    /* Empty, so that the next command may have it. */
-    cgroup_release(process->cgroup, method == KILL_CGROUP || process->control_lost);
+    process->supervisor = 0;
+    process->control = -1;
     process->cgroup = NULL;
+    answer_signallers(process);
     answer_killers(process, true);
     maybe_forget(process);
 }
 
-static void take_signalled(const struct note *note) {
+static void take_signalled(struct process *process, const struct note *note) {
+    struct waiter **link = &process->signallers;
+    while (*link && (*link)->id != note->token)
+        link = &(*link)->next;
+    if (!*link)
+        return;
+    struct waiter *waiter = *link;
+    *link = waiter->next;
+    free(waiter);
     if (note->count < 0) {
         reply_status(note->token, (uint16_t)-note->count);
         return;
@@ -174,6 +199,7 @@ static void on_control(struct source *source, uint32_t events) {
             close(process->control);
             process->control = -1;
             process->control_lost = true;
+            answer_signallers(process);
             process->kill_deadline_ms = monotonic_ms() + SUPERVISOR_PATIENCE_MS;
             return;
         }
@@ -184,7 +210,7 @@ static void on_control(struct source *source, uint32_t events) {
         } else if (note.type == NOTE_GONE) {
             tell_gone(process, note.method);
         } else if (note.type == NOTE_SIGNALLED) {
-            take_signalled(&note);
+            take_signalled(process, &note);
         } else if (note.type == NOTE_REPORT && !process->gone) {
             process->method = note.method;
             process->survivor_count = note.survivor_count < MOST_SURVIVORS ? note.survivor_count : MOST_SURVIVORS;
@@ -249,6 +275,15 @@ void process_kill(struct process *process, void (*on_killed)(void *), void *argu
     begin_kill(process);
 }
 
+static void add_waiter(struct waiter **list, uint64_t id) {
+    struct waiter *waiter = malloc(sizeof *waiter);
+    if (!waiter)
+        abort();
+    waiter->id = id;
+    waiter->next = *list;
+    *list = waiter;
+}
+
 void process_request_kill(struct process *process, uint64_t id) {
     if (process->gone) {
         struct buffer *body = reply_begin(0);
@@ -258,12 +293,7 @@ void process_request_kill(struct process *process, uint64_t id) {
         reply_end(id);
         return;
     }
-    struct waiter *waiter = malloc(sizeof *waiter);
-    if (!waiter)
-        abort();
-    waiter->id = id;
-    waiter->next = process->killers;
-    process->killers = waiter;
+    add_waiter(&process->killers, id);
     begin_kill(process);
 }
 
@@ -274,7 +304,9 @@ void process_request_signal(struct process *process, uint64_t id, uint32_t numbe
     if (process->gone || !order(process, &signal_order)) {
         put_u32(reply_begin(0), 0);
         reply_end(id);
+        return;
     }
+    add_waiter(&process->signallers, id);
 }
 
 /* The supervisor is gone, its tree has become ours. There may be several such trees; they go together. */

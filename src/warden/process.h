@@ -31,7 +31,8 @@ struct process {
     struct source control_source;
     struct stream output[2];
     struct input input;
-    struct waiter *killers; /* KILL_TREE requests without an answer */
+    struct waiter *killers;  /* KILL_TREE requests without an answer */
+    struct waiter *signallers; /* SIGNAL requests with the supervisor */
     int64_t kill_deadline_ms;
     void (*on_killed)(void *argument); /* for failed batches and the end of the world */
     void *on_killed_argument;

@@ -1,10 +1,11 @@
-/* The step that starts a command, in a worker: builds everything, forks the supervisor, waits for its first note. */
+/* The step that starts a command, in a worker: builds everything, gives it to a supervisor, waits for its first note. */
 #include "spawn.h"
 
 #include "batch.h"
 #include "cgroup.h"
 #include "facts.h"
 #include "process.h"
+#include "supervisors.h"
 #include "sys.h"
 #include "terminal.h"
 
@@ -19,30 +20,6 @@
 
 #define LOOK_MS 250 /* between two looks whether it was cancelled */
 #define HANG_MS 500 /* that a start may still take when it was cancelled */
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pid_t *known; /* supervisors that were not reaped yet */
-static size_t known_count;
-static size_t known_capacity;
-
-void supervisors_lock(void) { pthread_mutex_lock(&mutex); }
-void supervisors_unlock(void) { pthread_mutex_unlock(&mutex); }
-
-bool supervisor_known(pid_t pid) {
-    for (size_t index = 0; index < known_count; index++)
-        if (known[index] == pid)
-            return true;
-    return false;
-}
-
-bool supervisor_forget(pid_t pid) {
-    for (size_t index = 0; index < known_count; index++)
-        if (known[index] == pid) {
-            known[index] = known[--known_count];
-            return true;
-        }
-    return false;
-}
 
 /* Memory of one spawn: the text of all arguments, and the command. */
 struct request {
@@ -166,6 +143,7 @@ static int make_pipe(bool to_child, int *ours, int *childs) {
 
 static int make_streams(const uint64_t *numbers, struct command *command, struct spawned *spawned, int childs[3]) {
     int status = 0;
+    command->null = facts_null();
     if (command->terminal) {
         status = terminal_open((uint16_t)numbers[4], (uint16_t)numbers[5], &spawned->master, &childs[0]);
         for (int index = 0; index < 3; index++)
@@ -173,7 +151,7 @@ static int make_streams(const uint64_t *numbers, struct command *command, struct
         return status;
     }
     for (int index = 0; index < 3; index++)
-        command->standard[index] = facts_null();
+        command->standard[index] = command->null;
     if (numbers[0] == REDIRECT_PIPE) {
         status = make_pipe(true, &spawned->input, &childs[0]);
         command->standard[0] = childs[0];
@@ -225,32 +203,6 @@ static int await_start(struct batch *batch, struct spawned *spawned) {
     return 0;
 }
 
-static int start_supervisor(struct command *command, struct spawned *spawned) {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-        return errno;
-    spawned->control = ends[0];
-    command->control = ends[1];
-    command->cgroup = spawned->cgroup ? spawned->cgroup->directory : -1;
-    pid_t warden = getpid();
-    supervisors_lock();
-    if (known_count == known_capacity) {
-        known_capacity = known_capacity ? known_capacity * 2 : 64;
-        known = realloc(known, known_capacity * sizeof *known);
-        if (!known)
-            abort();
-    }
-    spawned->supervisor = sys_fork();
-    if (spawned->supervisor == 0)
-        supervise(command, warden);
-    int status = spawned->supervisor < 0 ? errno : 0;
-    if (status == 0)
-        known[known_count++] = spawned->supervisor;
-    supervisors_unlock();
-    close(ends[1]);
-    return status;
-}
-
 int step_spawn(struct batch *batch, const struct operation *operation) {
     struct request *request = calloc(1, sizeof *request);
     if (!request)
@@ -262,10 +214,8 @@ int step_spawn(struct batch *batch, const struct operation *operation) {
     int status = read_request(batch, operation, request);
     if (status == 0)
         status = make_streams(operation->numbers, &request->command, &spawned, request->childs);
-    if (status == 0) {
-        spawned.cgroup = cgroup_acquire();
-        status = start_supervisor(&request->command, &spawned);
-    }
+    if (status == 0)
+        status = supervisor_start(&request->command, &spawned);
     for (int index = 0; index < 3; index++)
         close_fd(&request->childs[index]);
     if (status == 0)

@@ -20,6 +20,7 @@ struct command {
     char **argv;
     char **environment;
     const char *directory;
+    int null;        /* /dev/null, for reading and writing */
     int standard[3]; /* become 0, 1 and 2 */
     bool terminal;   /* they are one, and to be the controlling one */
     bool has_uid, has_gid, has_groups, has_umask;
@@ -79,7 +80,7 @@ struct spawned {
     struct cgroup *cgroup;
 };
 
-/* Runs in a fork of the warden and does not return. */
+/* Runs in a fork of the warden and does not return: this command, and then others that come over the control socket. */
 _Noreturn void supervise(const struct command *command, pid_t warden);
 
 /* Runs in the memory of the supervisor until the program is executed. */
@@ -94,12 +95,10 @@ int leader_main(void *start);
 /* The soft limit of open files that the warden was started with, for its children. */
 void spawn_remember_limits(void);
 
-/* Held while it is not decided which of the warden's children are supervisors. */
-void supervisors_lock(void);
-void supervisors_unlock(void);
-/* With the lock held. */
-bool supervisor_known(pid_t pid);
-/* Whether it was one. */
-bool supervisor_forget(pid_t pid);
+/* A command as one packet. Packing gives 0 when it is too large; unpacking points into the packet and `strings`. */
+#define COMMAND_MOST 65536u
+#define COMMAND_MOST_STRINGS 4096u
+size_t command_pack(const struct command *command, uint8_t *into, size_t room, int fds[3], int *fd_count);
+bool command_unpack(uint8_t *from, size_t size, const int *fds, int fd_count, char **strings, struct command *command);
 
 #endif

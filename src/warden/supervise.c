@@ -1,4 +1,4 @@
-/* The supervisor of one command: a small process between the warden and the command. Orphans of the tree become its
+/* The supervisor of one command at a time: a small process between the warden and the command. Orphans of the tree become its
  * children, so the tree is empty exactly when it has no child left. It ends its tree when told to, or when the warden is
  * gone. After the fork it allocates nothing and takes no lock. */
 #include "cgroup.h"
@@ -35,6 +35,7 @@ static struct {
     unsigned rounds;
     int64_t progress_ms; /* when a process was last seen to end while killing */
     struct note ended;
+    sigset_t wait_mask;
 } state;
 
 static struct descent descent;
@@ -90,16 +91,17 @@ static void prepare(const struct command *command) {
     prctl(PR_SET_NAME, "warden-command");
     if (getppid() != state.warden)
         _exit(1);
-    int kept[6], count = 0;
-    const int wanted[6] = {command->control,     command->standard[0], command->standard[1],
-                           command->standard[2], command->cgroup,      cgroup_parent()};
-    for (int index = 0; index < 6; index++)
+    int kept[7], count = 0;
+    const int wanted[7] = {command->control,     command->standard[0], command->standard[1], command->standard[2],
+                           command->cgroup,      command->null,        cgroup_parent()};
+    for (int index = 0; index < 7; index++)
         if (wanted[index] > 2)
             kept[count++] = wanted[index];
     close_others(kept, count);
 }
 
-static void start_leader(const struct command *command) {
+/* False when it did not start. */
+static bool start_leader(const struct command *command) {
     static _Alignas(16) char stack[STACK_SIZE];
     struct start start = {.command = command, .supervisor = getpid()};
     struct note note = {.type = NOTE_STARTED};
@@ -120,11 +122,14 @@ static void start_leader(const struct command *command) {
         note.pid = state.leader;
     }
     send_note(&note, 0);
-    if (note.error != 0)
-        _exit(0);
-    for (int index = 0; index < 3; index++)
-        if (command->standard[index] > 2)
+    for (int index = 0; index < 3; index++) {
+        bool again = command->standard[index] == command->null;
+        for (int other = 0; other < index; other++)
+            again |= command->standard[index] == command->standard[other];
+        if (!again)
             close(command->standard[index]);
+    }
+    return note.error == 0;
 }
 
 static void note_leader(int raw, const struct rusage *usage) {
@@ -264,40 +269,93 @@ static int keep_killing(void) {
     return stuck < 20 ? 1 : 10;
 }
 
-static _Noreturn void leave(void) {
+static void finish(void) {
     if (!state.ended.gone) {
         struct note note = {.type = NOTE_GONE, .gone = 1, .method = method()};
         send_note(&note, 0);
     }
     if (state.report_owed)
         report(true);
-    if (state.abandoned)
-        cgroup_remove_all();
-    _exit(0);
+    /* What was killed may have left marks on the group; see cgroup_release. */
+    if (state.swept || state.abandoned) {
+        if (state.abandoned)
+            cgroup_remove_all();
+        _exit(0);
+    }
 }
 
-void supervise(const struct command *command, pid_t warden) {
-    state.warden = warden;
-    state.control = command->control;
-    state.cgroup = command->cgroup;
-    prepare(command);
-    start_leader(command);
-    sigset_t wait_mask;
-    sigfillset(&wait_mask);
-    sigdelset(&wait_mask, SIGCHLD);
-    sigdelset(&wait_mask, SIGTERM);
+/* The next command. Nobody is left who could be meant by anything else. */
+static void await_command(struct command *command) {
+    static _Alignas(16) uint8_t packet[COMMAND_MOST];
+    static char *strings[COMMAND_MOST_STRINGS];
+    sigset_t wait_mask = state.wait_mask;
+    for (;;) {
+        struct pollfd poll_fd = {.fd = state.control, .events = POLLIN};
+        if (ppoll(&poll_fd, 1, NULL, &wait_mask) < 0 && getppid() == state.warden)
+            continue;
+        union {
+            struct cmsghdr header;
+            uint8_t space[CMSG_SPACE(3 * sizeof(int))];
+        } passed;
+        struct iovec part = {packet, sizeof packet};
+        struct msghdr message = {
+            .msg_iov = &part, .msg_iovlen = 1, .msg_control = &passed, .msg_controllen = sizeof passed};
+        ssize_t size = recvmsg(state.control, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (size == 0 || getppid() != state.warden) {
+            cgroup_remove_all();
+            _exit(0);
+        }
+        if (size <= (ssize_t)sizeof(struct order))
+            continue; /* meant the command that ended meanwhile */
+        int fds[3], count = 0;
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        if (header && header->cmsg_type == SCM_RIGHTS) {
+            count = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+            memcpy(fds, CMSG_DATA(header), (size_t)count * sizeof(int));
+        }
+        if (!command_unpack(packet, (size_t)size, fds, count, strings, command))
+            _exit(1);
+        return;
+    }
+}
+
+static void run(const struct command *command) {
+    state.leader_ended = state.empty = state.kill_asked = state.report_owed = false;
+    state.rounds = 0;
+    state.progress_ms = 0;
+    state.ended = (struct note){.type = NOTE_EXITED};
+    if (!start_leader(command))
+        return;
     int timeout = 0;
     for (;;) {
         struct pollfd poll_fd = {.fd = state.abandoned ? -1 : state.control, .events = POLLIN};
         struct timespec time = {.tv_sec = timeout / 1000, .tv_nsec = (long)(timeout % 1000) * 1000000};
-        if (ppoll(&poll_fd, 1, timeout < 0 ? NULL : &time, &wait_mask) > 0)
+        if (ppoll(&poll_fd, 1, timeout < 0 ? NULL : &time, &state.wait_mask) > 0)
             obey();
         /* TERM is what the kernel sends when the warden ends; from anybody else it means nothing. */
         if (getppid() != state.warden)
             state.abandoned = true;
         reap();
-        if (state.empty)
-            leave();
+        if (state.empty) {
+            finish();
+            return;
+        }
         timeout = state.kill_asked || state.abandoned ? keep_killing() : -1;
+    }
+}
+
+void supervise(const struct command *first, pid_t warden) {
+    state.warden = warden;
+    state.control = first->control;
+    state.cgroup = first->cgroup;
+    sigfillset(&state.wait_mask);
+    sigdelset(&state.wait_mask, SIGCHLD);
+    sigdelset(&state.wait_mask, SIGTERM);
+    prepare(first);
+    run(first);
+    struct command command = {.control = first->control, .cgroup = first->cgroup, .null = first->null};
+    for (;;) {
+        await_command(&command);
+        run(&command);
     }
 }

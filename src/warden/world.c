@@ -9,6 +9,7 @@
 #include "process.h"
 #include "protocol.h"
 #include "reply.h"
+#include "supervisors.h"
 #include "sys.h"
 #include "workers.h"
 
@@ -172,6 +173,12 @@ static _Noreturn void leave(void) {
         nanosleep(&pause_time, NULL);
         reap();
         gone &= attempt < 199;
+    }
+    supervisors_dismiss();
+    for (int attempt = 0; attempt < 200 && supervisors_count() > 0; attempt++) {
+        struct timespec pause_time = {.tv_nsec = attempt < 20 ? 200000 : 5000000};
+        reap();
+        nanosleep(&pause_time, NULL);
     }
     cgroup_remove_all();
     link_finish(2000);

@@ -375,10 +375,18 @@ def test_it_reaps_what_is_orphaned_to_it(zoo: Zoo) -> None:
             warden.wait_gone(handle)
             warden.status(d.RELEASE, d.u64(handle))
         deadline = time.monotonic() + DEADLINE_S
-        while [pid for pid in os.listdir("/proc") if pid.isdigit() and parent_of(int(pid)) == warden.pid]:
+        while zombies(warden.pid):
             assert time.monotonic() < deadline
             assert warden.status(d.PING) == 0
         warden.close()
+
+
+def zombies(parent: int) -> list[str]:
+    lines = []
+    for pid in os.listdir("/proc"):
+        if pid.isdigit() and parent_of(int(pid)) == parent:
+            lines += [line for line in describe([int(pid)]) if "zombie" in line]
+    return lines
 
 
 def test_a_tree_that_ends_by_itself_is_told(zoo: Zoo, flags: int) -> None:
