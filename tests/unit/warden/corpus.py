@@ -1,4 +1,6 @@
-"""Sessions of a host, every message and every opcode, as seeds for the fuzz target: `python -m tests.unit.warden.corpus DIR`.
+"""Sessions of a host, every message and every opcode, as seeds for the fuzz target.
+
+    python -m tests.unit.warden.corpus DIRECTORY
 
 The paths are those of the root that the target makes for itself: /d, /d/e, /d/f, /d/link, /d/loop, /tmp, /program.
 """
@@ -9,7 +11,9 @@ import sys
 from pathlib import Path
 
 from . import driver as d
-from .driver import Ref, Step, Warden, u8, u16, u32, u64
+from . import records as r
+from .driver import Warden
+from .records import Ref, Step, u8, u16, u32, u64
 
 PREAMBLE = b"EXECWORLD-HOST\r\n"
 FIRST = 1 << 32 | 1  # what the first handle of a warden is called
@@ -21,8 +25,8 @@ def session(*frames: bytes, flags: int = 0) -> bytes:
     return PREAMBLE + Warden.frame(d.HELLO, 0, hello) + b"".join(frames)
 
 
-def batch(number: int, *steps: d.Op | Step) -> bytes:
-    return Warden.frame(d.BATCH, number, d.encode_batch(steps))
+def batch(number: int, *steps: r.Op | Step) -> bytes:
+    return Warden.frame(d.BATCH, number, r.encode_batch(steps))
 
 
 def request(kind: int, number: int, body: bytes = b"") -> bytes:
@@ -30,9 +34,18 @@ def request(kind: int, number: int, body: bytes = b"") -> bytes:
 
 
 def sessions() -> dict[str, bytes]:
-    spawn = d.op_spawn(PROGRAM, [b"program", b"x"], {b"A": b"b"}, b"/", stdin=d.PIPE)
-    full = d.op_spawn(
-        PROGRAM, [b"p"], {}, b"/d", terminal=(24, 80), uid=0, gid=0, groups=[0, 1], limits=[(7, 64, 64)], umask=0o22
+    spawn = r.op_spawn(PROGRAM, [b"program", b"x"], {b"A": b"b"}, b"/", stdin=r.PIPE)
+    full = r.op_spawn(
+        PROGRAM,
+        [b"p"],
+        {},
+        b"/d",
+        terminal=(24, 80),
+        uid=0,
+        gid=0,
+        groups=[0, 1],
+        limits=[(7, 64, 64)],
+        umask=0o22,
     )
     process = (
         request(d.SEND, 2, u64(FIRST) + b"hello"),
@@ -46,83 +59,91 @@ def sessions() -> dict[str, bytes]:
         request(d.CLOSE, 9),
     )
     write = (
-        Step(d.op_open(b"/d/new", d.READ | d.WRITE | d.CREATE | d.EXCLUSIVE, 0o600), undo=d.op_unlink(b"/d/new")),
-        d.op_write(Ref(0), b"data"),
-        d.op_sync(Ref(0)),
-        d.op_seek(Ref(0), 1),
-        d.op_read(Ref(0), 10),
-        d.op_read_at(Ref(0), 2, 10),
-        d.op_truncate(Ref(0), 3),
-        d.op_stat_handle(Ref(0)),
-        d.op_check(7, 2, (1, 2, 3, 4, 5), 1, 100),
+        Step(
+            r.op_open(b"/d/new", r.READ | r.WRITE | r.CREATE | r.EXCLUSIVE, 0o600),
+            undo=r.op_unlink(b"/d/new"),
+        ),
+        r.op_write(Ref(0), b"data"),
+        r.op_sync(Ref(0)),
+        r.op_seek(Ref(0), 1),
+        r.op_read(Ref(0), 10),
+        r.op_read_at(Ref(0), 2, 10),
+        r.op_truncate(Ref(0), 3),
+        r.op_stat_handle(Ref(0)),
+        r.op_check(7, 2, (1, 2, 3, 4, 5), 1, 100),
     )
     attributes = (
-        d.op_open(b"/d/f", d.READ),
-        d.op_stat(b"/d/f"),
-        d.op_check(1, 2, max_size=1000),
-        d.op_set_mode(Ref(0), 0o640, mode_of=1, apply_umask=True),
-        d.op_set_times(Ref(0), 1, 2),
-        Step(d.op_set_owner(Ref(0), owner_of=1), tolerate=(1, 22)),
-        d.op_lock(Ref(0)),
-        d.op_open(b"/tmp/copy", d.WRITE | d.CREATE),
-        d.op_copy(Ref(0), Ref(7), 100),
-        d.op_close(Ref(0)),
-        d.op_stat_fs(b"/"),
+        r.op_open(b"/d/f", r.READ),
+        r.op_stat(b"/d/f"),
+        r.op_check(1, 2, max_size=1000),
+        r.op_set_mode(Ref(0), 0o640, mode_of=1, apply_umask=True),
+        r.op_set_times(Ref(0), 1, 2),
+        Step(r.op_set_owner(Ref(0), owner_of=1), tolerate=(1, 22)),
+        r.op_lock(Ref(0)),
+        r.op_open(b"/tmp/copy", r.WRITE | r.CREATE),
+        r.op_copy(Ref(0), Ref(7), 100),
+        r.op_close(Ref(0)),
+        r.op_stat_fs(b"/"),
     )
     names = (
-        Step(d.op_symlink(b"/d/f", b"/tmp/s"), tolerate=(17,)),
-        d.op_read_link(b"/tmp/s"),
-        d.op_real_path(b"/d/link/../f"),
-        d.op_real_path(b"/d/none/x", True),
-        Step(d.op_link(Ref(2), b"/tmp/l"), tolerate=(17,)),
-        d.op_rename(b"/tmp/l", b"/tmp/m", 0),
-        d.op_open(Ref(2, 2), d.DIRECTORY),
-        d.op_stat(Ref(2, 3), base=Ref(6)),
-        d.op_mkdir(b"/tmp/x"),
-        d.op_rmdir(b"/tmp/x"),
-        d.op_unlink(b"/tmp/m"),
-        d.op_find(b"program", [b"", b"/d", b"/"]),
+        Step(r.op_symlink(b"/d/f", b"/tmp/s"), tolerate=(17,)),
+        r.op_read_link(b"/tmp/s"),
+        r.op_real_path(b"/d/link/../f"),
+        r.op_real_path(b"/d/none/x", True),
+        Step(r.op_link(Ref(2), b"/tmp/l"), tolerate=(17,)),
+        r.op_rename(b"/tmp/l", b"/tmp/m", 0),
+        r.op_open(Ref(2, 2), r.DIRECTORY),
+        r.op_stat(Ref(2, 3), base=Ref(6)),
+        r.op_mkdir(b"/tmp/x"),
+        r.op_rmdir(b"/tmp/x"),
+        r.op_unlink(b"/tmp/m"),
+        r.op_find(b"program", [b"", b"/d", b"/"]),
     )
     listing = (
-        d.op_open(b"/d", d.DIRECTORY),
-        d.op_list(Ref(0), 2),
-        d.op_list(Ref(0)),
-        d.op_open_walk(b"/", [b"tmp"], 3),
-        d.op_read_walk(Ref(3), 2),
-        d.op_read_walk(Ref(3)),
-        d.op_close(Ref(3)),
+        r.op_open(b"/d", r.DIRECTORY),
+        r.op_list(Ref(0), 2),
+        r.op_list(Ref(0)),
+        r.op_open_walk(b"/", [b"tmp"], 3),
+        r.op_read_walk(Ref(3), 2),
+        r.op_read_walk(Ref(3)),
+        r.op_close(Ref(3)),
     )
     watch = (
-        d.op_open_watch(),
-        d.op_add_watch(Ref(0), b"/d"),
-        d.op_open(b"/d/e", d.DIRECTORY),
-        d.op_mkdir(b"/d/w"),
-        d.op_rmdir(b"/d/w"),
-        d.op_remove_watch(Ref(0), 1),
-        d.op_close(Ref(0)),
+        r.op_open_watch(),
+        r.op_add_watch(Ref(0), b"/d"),
+        r.op_open(b"/d/e", r.DIRECTORY),
+        r.op_mkdir(b"/d/w"),
+        r.op_rmdir(b"/d/w"),
+        r.op_remove_watch(Ref(0), 1),
+        r.op_close(Ref(0)),
     )
-    whole = d.encode_batch([d.op_stat(b"/d/f"), d.op_stat(b"/d")])
+    whole = r.encode_batch([r.op_stat(b"/d/f"), r.op_stat(b"/d")])
     return {
         "spawn": session(batch(1, spawn), *process),
         "spawn-no-cgroup": session(batch(1, spawn), *process, flags=1),
         "terminal": session(batch(1, full), *process),
         "spawn-found": session(
-            batch(1, d.op_find(b"program", [b"/"]), d.op_real_path(b"/d"), d.op_spawn(Ref(0), [b"p"], cwd=Ref(1)))
+            batch(
+                1,
+                r.op_find(b"program", [b"/"]),
+                r.op_real_path(b"/d"),
+                r.op_spawn(Ref(0), [b"p"], cwd=Ref(1)),
+            )
         ),
         "spawn-fails": session(
-            batch(1, Step(d.op_spawn(b"/none", [b"p"]), tolerate=(2,)), spawn, d.op_stat(b"/none")),
+            batch(1, Step(r.op_spawn(b"/none", [b"p"]), tolerate=(2,)), spawn, r.op_stat(b"/none")),
             Warden.frame(d.CANCEL, 0, u64(1)),
         ),
-        "write": session(batch(1, *write), batch(2, d.op_stat(b"/d/new"), d.op_unlink(b"/d/new"))),
+        "write": session(batch(1, *write), batch(2, r.op_stat(b"/d/new"), r.op_unlink(b"/d/new"))),
         "attributes": session(batch(1, *attributes)),
         "names": session(batch(1, *names)),
         "listing": session(batch(1, *listing)),
         "watch": session(batch(1, *watch), request(d.RELEASE, 2, u64(FIRST))),
         "connect": session(
-            batch(1, Step(d.op_connect(0, b"127.0.0.1", 9), tolerate=(101, 111))),
-            batch(2, d.op_connect(1, b"/d/socket")),
-            batch(3, d.op_connect(1, b"\0abstract")),
-            batch(4, d.op_connect(0, b"::1", 9)),
+            batch(1, Step(r.op_connect(0, b"127.0.0.1", 9), tolerate=(101, 111))),
+            batch(2, r.op_connect(1, b"/d/socket")),
+            batch(3, r.op_connect(1, b"\0abstract")),
+            batch(4, r.op_connect(0, b"::1", 9)),
         ),
         "pieces": session(
             Warden.frame(d.BATCH, 1, whole[:9], 1),
@@ -132,7 +153,10 @@ def sessions() -> dict[str, bytes]:
             Warden.frame(d.BATCH, 1, whole[20:]),
         ),
         "small": session(
-            request(d.PING, 1), request(d.FACTS, 2), request(d.MAKE_CELL, 3, b"x"), Warden.frame(d.CANCEL, 0, u64(7))
+            request(d.PING, 1),
+            request(d.FACTS, 2),
+            request(d.MAKE_CELL, 3, b"x"),
+            Warden.frame(d.CANCEL, 0, u64(7)),
         ),
     }
 

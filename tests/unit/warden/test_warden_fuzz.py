@@ -26,7 +26,13 @@ def built(name: str) -> Path:
 def fuzz(binary: Path, folder: Path, seconds: int) -> subprocess.CompletedProcess[str]:
     corpus.write(folder / "corpus")
     result = subprocess.run(
-        [str(binary), str(folder / "corpus"), str(seconds), os.environ.get("EXECWORLD_SEED", "1"), str(BINARY)],
+        [
+            str(binary),
+            str(folder / "corpus"),
+            str(seconds),
+            os.environ.get("EXECWORLD_SEED", "1"),
+            str(BINARY),
+        ],
         cwd=folder,
         capture_output=True,
         text=True,

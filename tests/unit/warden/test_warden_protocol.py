@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from . import driver as d
-from .driver import BINARY, Reader, Ref, Warden, sh, u16, u32, u64
+from . import records as r
+from .driver import BINARY, Warden
+from .records import Reader, Ref, sh, u16, u32, u64
 
 PREAMBLE = b"EXECWORLD-HOST\r\n"
 
@@ -36,7 +38,12 @@ def test_facts() -> None:
             uname = os.uname()
             assert reader.take("H") == 1
             assert len(reader.blob()) in (7, 16)
-            assert [reader.take("I"), reader.take("I"), reader.take("H"), reader.take("I")] == [1 << 20, 1 << 24, 1024, 131072]
+            assert [reader.take("I"), reader.take("I"), reader.take("H"), reader.take("I")] == [
+                1 << 20,
+                1 << 24,
+                1024,
+                131072,
+            ]
             assert reader.blob().decode() == uname.machine
             assert reader.blob().decode() == uname.release
             assert reader.blob().decode() == uname.nodename
@@ -46,7 +53,11 @@ def test_facts() -> None:
             assert reader.take("i") == warden.pid
             umask = os.umask(0)
             os.umask(umask)
-            assert [reader.take("I"), reader.take("I"), reader.take("I")] == [os.geteuid(), os.getegid(), umask]
+            assert [reader.take("I"), reader.take("I"), reader.take("I")] == [
+                os.geteuid(),
+                os.getegid(),
+                umask,
+            ]
             reader.blob()
             assert reader.blob() == b"/home/x"
             assert reader.blob() == os.getcwdb()
@@ -68,7 +79,7 @@ def test_facts() -> None:
 def test_nothing_is_waited_for_in_the_handshake(tmp_path: Path) -> None:
     """The host may send requests behind its HELLO, in one piece."""
     with Warden(hello=False) as warden:
-        batch = d.encode_batch([d.op_stat(b"/")])
+        batch = r.encode_batch([r.op_stat(b"/")])
         hello = warden.hello(1000, 1000, 1000, 0)
         warden.opcodes[5] = [9]
         warden.write(PREAMBLE + warden.frame(d.HELLO, 0, hello) + warden.frame(d.BATCH, 5, batch))
@@ -142,7 +153,9 @@ def test_an_impossible_hello_is_a_violation(hello: bytes) -> None:
         assert ended_with(warden) == 1
 
 
-@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n", b"EXECWORLD-HOST\n\n", PREAMBLE + Warden.frame(d.PING, 1, b"")])
+@pytest.mark.parametrize(
+    "start", [b"GET / HTTP/1.1\r\n", b"EXECWORLD-HOST\n\n", PREAMBLE + Warden.frame(d.PING, 1, b"")]
+)
 def test_what_is_no_host_is_refused(start: bytes) -> None:
     with Warden(hello=False) as warden:
         warden.write(start)
@@ -151,18 +164,20 @@ def test_what_is_no_host_is_refused(start: bytes) -> None:
 
 def test_more_input_than_the_window_is_a_violation() -> None:
     with Warden() as warden:
-        handle, _ = warden.spawn(sh("sleep 900", stdin=d.PIPE))
+        handle, _ = warden.spawn(sh("sleep 900", stdin=r.PIPE))
         for _ in range(3):
             warden.request(d.SEND, u64(handle) + bytes(131072))
         assert ended_with(warden) == 1
 
 
 def test_pieces_of_several_messages_may_alternate(warden: Warden) -> None:
-    bodies = {number: d.encode_batch([d.op_find(b"x" * 100 + b"%d" % number)]) for number in (101, 102, 103)}
+    bodies = {number: r.encode_batch([r.op_find(b"x" * 100 + b"%d" % number)]) for number in (101, 102, 103)}
     for at in range(0, 200, 10):
         for number, body in bodies.items():
             if at < len(body):
-                warden.write(warden.frame(d.BATCH, number, body[at : at + 10], 1 if at + 10 < len(body) else 0))
+                warden.write(
+                    warden.frame(d.BATCH, number, body[at : at + 10], 1 if at + 10 < len(body) else 0)
+                )
         assert warden.status(d.PING) == 0
     for number in bodies:
         warden.opcodes[number] = [32]
@@ -176,7 +191,7 @@ def test_cells_are_reserved(warden: Warden) -> None:
 
 def test_a_batch_that_waits_can_be_cancelled(warden: Warden) -> None:
     """More batches than there are threads for them; all are answered once."""
-    forever = (d.op_open(b"/dev/zero"), d.op_open(b"/dev/null", d.WRITE), d.op_copy(Ref(0), Ref(1), 1 << 60))
+    forever = (r.op_open(b"/dev/zero"), r.op_open(b"/dev/null", r.WRITE), r.op_copy(Ref(0), Ref(1), 1 << 60))
     numbers = [warden.submit(*forever) for _ in range(70)]
     assert warden.status(d.PING) == 0
     for number in reversed(numbers):
@@ -185,11 +200,11 @@ def test_a_batch_that_waits_can_be_cancelled(warden: Warden) -> None:
         assert warden.outcome(number).status == errno.ECANCELED
     warden.post(d.CANCEL, 0, u64(numbers[0]))
     warden.post(d.CANCEL, 0, u64(12345))
-    assert warden.run(d.op_real_path(b"/")) == [b"/"]
+    assert warden.run(r.op_real_path(b"/")) == [b"/"]
 
 
 def test_a_batch_that_hangs_stalls_no_other(warden: Warden) -> None:
-    forever = (d.op_open(b"/dev/zero"), d.op_open(b"/dev/null", d.WRITE), d.op_copy(Ref(0), Ref(1), 1 << 60))
+    forever = (r.op_open(b"/dev/zero"), r.op_open(b"/dev/null", r.WRITE), r.op_copy(Ref(0), Ref(1), 1 << 60))
     numbers = [warden.submit(*forever) for _ in range(10)]
     handle, _ = warden.spawn(sh("echo hi"))
     assert warden.read_all(handle) == b"hi\n"
@@ -234,7 +249,7 @@ def test_requests_behind_close_are_refused(warden: Warden) -> None:
         other.spawn(sh("trap '' TERM; sleep 900"))
         closing = other.next_id
         other.next_id += 2
-        batch = d.encode_batch([d.op_stat(b"/")])
+        batch = r.encode_batch([r.op_stat(b"/")])
         other.opcodes[closing + 1] = []
         other.write(other.frame(d.CLOSE, closing, b"") + other.frame(d.BATCH, closing + 1, batch))
         assert other.outcome(closing + 1).status == errno.ESHUTDOWN
@@ -272,7 +287,9 @@ def test_its_memory_is_closed_to_others_of_the_same_user() -> None:
         os.setuid(12345)
 
     with Warden(preexec=drop, environment={"SECRET": "hidden", "PATH": "/bin:/usr/bin"}) as warden:
-        handle, _ = warden.spawn(sh(f"cat /proc/{warden.pid}/environ; cat /proc/{warden.pid}/maps; ls /proc/{warden.pid}/fd; true"))
+        handle, _ = warden.spawn(
+            sh(f"cat /proc/{warden.pid}/environ; cat /proc/{warden.pid}/maps; ls /proc/{warden.pid}/fd; true")
+        )
         assert warden.read_all(handle) == b""
         assert warden.read_all(handle, 2).count(b"denied") == 3
         warden.close()

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from . import driver as d
-from .driver import Ref, Warden, sh, u64
+from . import records as r
+from .driver import Warden
+from .records import Ref, sh, u64
 
 FLOOD = "exec cat /dev/zero"
 
@@ -95,7 +97,7 @@ def test_a_flood_that_nobody_reads_stalls_nobody() -> None:
         for _ in range(20):
             warden.spawn(sh(FLOOD))
         settle(warden)
-        handle, _ = warden.spawn(sh("cat", stdin=d.PIPE))
+        handle, _ = warden.spawn(sh("cat", stdin=r.PIPE))
         stream = warden.stream(handle)
         for number in range(1, 50):
             assert warden.send(handle, b"0123456789") == 0
@@ -132,7 +134,9 @@ def test_control_passes_bulk() -> None:
 def test_a_large_reply_lets_others_pass(warden: Warden, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(1 << 20))
     number = warden.submit(
-        d.op_open(os.fsencode(tmp_path / "big")), *[d.op_read_at(Ref(0), 0, 1 << 20) for _ in range(15)], d.op_close(Ref(0))
+        r.op_open(os.fsencode(tmp_path / "big")),
+        *[r.op_read_at(Ref(0), 0, 1 << 20) for _ in range(15)],
+        r.op_close(Ref(0)),
     )
     pings = [warden.request(d.PING) for _ in range(5)]
     for ping in pings:
@@ -144,7 +148,7 @@ def test_a_large_reply_lets_others_pass(warden: Warden, tmp_path: Path) -> None:
 @pytest.mark.skipif("sanitize" in d.BINARY.name, reason="sanitizers keep what was freed")
 def test_memory_under_a_thousand_floods() -> None:
     with Warden(credit=256 * 1024, floor=8192, window=8 << 20, give_back=False) as warden:
-        numbers = [warden.submit(d.op_spawn(b"/bin/cat", [b"cat", b"/dev/zero"])) for _ in range(1000)]
+        numbers = [warden.submit(r.op_spawn(b"/bin/cat", [b"cat", b"/dev/zero"])) for _ in range(1000)]
         for number in numbers:
             assert warden.outcome(number, 60).status == 0
         settle(warden)
@@ -160,13 +164,15 @@ def test_split_at_every_byte(tmp_path: Path) -> None:
     with Warden(split=1) as warden:
         name = os.fsencode(tmp_path / "f")
         results = warden.run(
-            d.op_open(name, d.READ | d.WRITE | d.CREATE), d.op_write(Ref(0), b"abc"), d.op_read_at(Ref(0), 0, 9)
+            r.op_open(name, r.READ | r.WRITE | r.CREATE),
+            r.op_write(Ref(0), b"abc"),
+            r.op_read_at(Ref(0), 0, 9),
         )
         assert results[2] == b"abc"
-        handle, _ = warden.spawn(sh("cat; echo err >&2; exit 9", stdin=d.PIPE))
+        handle, _ = warden.spawn(sh("cat; echo err >&2; exit 9", stdin=r.PIPE))
         assert warden.send(handle, b"hello") == 0
         assert warden.status(d.CLOSE_INPUT, u64(handle)) == 0
         assert (warden.read_all(handle), warden.read_all(handle, 2)) == (b"hello", b"err\n")
         assert warden.wait_exit(handle).raw == 9 << 8
-        assert warden.batch(d.op_stat(b"/nonexistent")).status == errno.ENOENT
+        assert warden.batch(r.op_stat(b"/nonexistent")).status == errno.ENOENT
         warden.close()

@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 from . import driver as d
-from .driver import DEADLINE_S, Ref, Warden
+from . import records as r
+from .driver import DEADLINE_S, Warden
+from .records import Ref
 
 PROGRAMS = ("sh", "sleep", "setsid", "env", "nohup")
 
@@ -29,11 +31,23 @@ SHAPES: dict[str, tuple[str, int]] = {
     "term-ignored": ("trap '' TERM HUP INT QUIT; nohup sleep 900 & while :; do sleep 0.2; done", 2),
     "stopped": ("sleep 900 & kill -STOP $!; setsid sh -c 'kill -STOP $$' & kill -STOP $$", 3),
     "cleared-environment": ("env -i $D/setsid $D/sleep 900 </dev/null >/dev/null 2>&1 & wait", 2),
-    "nested-sessions": ("setsid sh -c 'setsid sh -c \"setsid sh -c \\\"sleep 900 & sleep 900\\\" & wait\" & wait' & wait", 5),
+    "nested-sessions": (
+        'setsid sh -c \'setsid sh -c "setsid sh -c \\"sleep 900 & sleep 900\\" & wait" & wait\' & wait',
+        5,
+    ),
     # Each copy starts its successor in a session of its own and ends.
     "chasers": ("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do setsid sh $D/chase & done; wait", 8),
 }
-EVENTS = ("kill", "cancel", "close", "end-of-input", "host-killed", "warden-killed", "supervisor-killed", "lease")
+EVENTS = (
+    "kill",
+    "cancel",
+    "close",
+    "end-of-input",
+    "host-killed",
+    "warden-killed",
+    "supervisor-killed",
+    "lease",
+)
 
 
 class Zoo:
@@ -48,14 +62,14 @@ class Zoo:
         (folder / "chase").write_text(f"{folder}/setsid {folder}/sh {folder}/chase &\n")
         (folder / "storm").write_text(f"while :; do {folder}/sh {folder}/storm & done\n")
 
-    def spawn(self, script: str, **options: object) -> d.Op:
+    def spawn(self, script: str, **options: object) -> r.Op:
         place = os.fsencode(self.folder)
         environment = {b"PATH": place, b"D": place}
         argv = [b"sh", b"-c", script.encode()]
-        return d.op_spawn(place + b"/sh", argv, environment, **options)  # type: ignore[arg-type]  # passed on
+        return r.op_spawn(place + b"/sh", argv, environment, **options)  # type: ignore[arg-type]  # passed on
 
     def alive(self) -> list[int]:
-        found = []
+        found: list[int] = []
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
                 continue
@@ -95,7 +109,7 @@ class Zoo:
 
 
 def describe(pids: list[int]) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for pid in pids:
         try:
             lines.append(Path(f"/proc/{pid}/status").read_text().split("Uid")[0].replace("\n", " "))
@@ -142,12 +156,12 @@ def end_by_kill(warden: Warden, zoo: Zoo, script: str, least: int) -> None:
 def end_by_cancel(warden: Warden, zoo: Zoo, script: str, least: int) -> None:
     number = warden.submit(
         zoo.spawn(script),
-        d.op_open(b"/dev/zero"),
-        d.op_open(b"/dev/null", d.WRITE),
-        d.op_copy(Ref(1), Ref(2), 1 << 60),
+        r.op_open(b"/dev/zero"),
+        r.op_open(b"/dev/null", r.WRITE),
+        r.op_copy(Ref(1), Ref(2), 1 << 60),
     )
     zoo.wait_alive(least, warden)
-    warden.post(d.CANCEL, 0, d.u64(number))
+    warden.post(d.CANCEL, 0, r.u64(number))
     outcome = warden.outcome(number)
     assert outcome.status in (errno.ECANCELED, errno.EINTR)
     assert zoo.alive() == [], describe(zoo.alive())
@@ -213,7 +227,15 @@ ENDS: dict[str, Callable[[Warden, Zoo, str, int], None]] = {
 def end_by_host_killed(zoo: Zoo, flags: int, script: str, least: int) -> None:
     """A host of its own, killed with everything open."""
     host = subprocess.Popen(
-        [sys.executable, "-c", HOST, str(d.ROOT / "tests" / "unit" / "warden"), str(flags), str(zoo.folder), script],
+        [
+            sys.executable,
+            "-c",
+            HOST,
+            str(d.ROOT),
+            str(flags),
+            str(zoo.folder),
+            script,
+        ],
         stdin=subprocess.DEVNULL,
     )
     try:
@@ -227,11 +249,11 @@ def end_by_host_killed(zoo: Zoo, flags: int, script: str, least: int) -> None:
 HOST = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-import driver as d
+from tests.unit.warden import driver as d, records as r
 place = os.fsencode(sys.argv[3])
 warden = d.Warden(flags=int(sys.argv[2]))
 argv = [b"sh", b"-c", os.fsencode(sys.argv[4])]
-warden.spawn(d.op_spawn(place + b"/sh", argv, {b"PATH": place, b"D": place}))
+warden.spawn(r.op_spawn(place + b"/sh", argv, {b"PATH": place, b"D": place}))
 while True:
     time.sleep(10)
 """
@@ -277,7 +299,9 @@ def pids_limit() -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("event", ["kill", "close", "end-of-input", "warden-killed"])
-def test_a_fork_storm_under_a_limit_does_not_survive(zoo: Zoo, flags: int, pids_limit: Path, event: str) -> None:
+def test_a_fork_storm_under_a_limit_does_not_survive(
+    zoo: Zoo, flags: int, pids_limit: Path, event: str
+) -> None:
     def enter() -> None:
         (pids_limit / "cgroup.procs").write_text("0")
 
@@ -373,7 +397,7 @@ def test_it_reaps_what_is_orphaned_to_it(zoo: Zoo) -> None:
         for _ in range(20):
             handle, _ = warden.spawn(zoo.spawn("(sleep 0.01 &) ; (setsid sleep 0.02 &) ; exit 0"))
             warden.wait_gone(handle)
-            warden.status(d.RELEASE, d.u64(handle))
+            warden.status(d.RELEASE, r.u64(handle))
         deadline = time.monotonic() + DEADLINE_S
         while zombies(warden.pid):
             assert time.monotonic() < deadline
@@ -382,7 +406,7 @@ def test_it_reaps_what_is_orphaned_to_it(zoo: Zoo) -> None:
 
 
 def zombies(parent: int) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for pid in os.listdir("/proc"):
         if pid.isdigit() and parent_of(int(pid)) == parent:
             lines += [line for line in describe([int(pid)]) if "zombie" in line]
