@@ -429,3 +429,37 @@ def test_a_tree_that_ends_by_itself_is_told(zoo: Zoo, flags: int) -> None:
 def test_programs_are_ordinary_files(zoo: Zoo) -> None:
     for name in PROGRAMS:
         assert (zoo.folder / name).stat().st_mode & stat.S_IXUSR
+
+
+def in_a_pid_namespace() -> list[str]:
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", str(d.BINARY)]
+    probe = (
+        subprocess.run([*command[:-1], "true"], capture_output=True, check=False)
+        if shutil.which("unshare")
+        else None
+    )
+    if probe is None or probe.returncode != 0:
+        pytest.skip("a pid namespace cannot be made here")
+    return command
+
+
+def test_as_the_init_of_a_world(zoo: Zoo, flags: int) -> None:
+    """It reaps what nobody else does, ends trees in order, and takes everything along when it is killed."""
+    command = in_a_pid_namespace()
+    with Warden(command=command, flags=flags) as warden:
+        handle, pid = warden.spawn(zoo.spawn("(setsid sleep 0.05 &); (setsid sleep 900 &); exit 3"))
+        assert pid < 100
+        assert warden.wait_exit(handle).raw == 3 << 8
+        zoo.wait_alive(1, warden)
+        assert warden.kill_tree(handle).gone
+        assert zoo.alive() == []
+        warden.spawn(zoo.spawn("setsid sleep 900 & sleep 900"))
+        zoo.wait_alive(2, warden)
+        assert warden.close().gone
+        assert zoo.alive() == []
+    with Warden(command=command, flags=flags) as warden:
+        warden.spawn(zoo.spawn("setsid sleep 900 & sleep 900"))
+        zoo.wait_alive(2, warden)
+        warden.process.kill()
+        warden.wait_process()
+        zoo.wait_none()
