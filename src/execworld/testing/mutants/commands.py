@@ -107,7 +107,7 @@ COMMAND_MUTANTS = (
     Mutant(
         "mutant keeps-the-tail-only",
         "drops the head of a long output",
-        ("P-13", "P-14", "P-17", "P-21", "P-70", "P-71", "P-78"),
+        ("P-13", "P-14", "P-15", "P-17", "P-21", "P-70", "P-71", "P-78"),
         world=with_subprocess(lambda inner: _ChangesResults(inner, _keeps_the_tail_only)),
     ),
     Mutant(

@@ -227,7 +227,7 @@ MACHINE_MUTANTS = (
     Mutant(
         "mutant drops-the-tail",
         "loses the end of a long stream",
-        ("P-64", "P-74", "P-75"),
+        ("P-64", "P-70", "P-74", "P-75"),
         machine=_DropsTheTail,
     ),
     Mutant(
@@ -247,7 +247,7 @@ MACHINE_MUTANTS = (
     Mutant(
         "mutant leaves-input-open",
         "gives no end of input",
-        ("P-11", "S-3"),
+        ("P-11", "P-64", "P-65", "P-67", "P-84", "P-89", "S-3"),
         machine=_LeavesInputOpen,
     ),
     Mutant(
@@ -257,7 +257,10 @@ MACHINE_MUTANTS = (
         machine=_InheritsCredentials,
     ),
     Mutant(
-        "mutant loses-the-mode", "replaces a file with another mode", ("F-36", "F-53"), machine=_LosesTheMode
+        "mutant loses-the-mode",
+        "replaces a file with another mode",
+        ("F-36", "F-53", "F-129"),
+        machine=_LosesTheMode,
     ),
     Mutant(
         "mutant discards-merged-errors", "loses stderr when merged", ("P-76", "S-6"), machine=_MergesAsDiscard
