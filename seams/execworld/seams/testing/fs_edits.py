@@ -135,7 +135,7 @@ class EditClauses(ContractSuite):
         assert await names_in(world, scratch) == ["f", "link"]
         await output_of(world, 'mkfifo "$1"', f"{scratch}/p")
         for path in (scratch, f"{scratch}/p"):
-            with anyio.fail_after(10), pytest.raises(NotRegularFile):
+            with anyio.fail_after(5), pytest.raises(NotRegularFile):
                 await world.fs.edit_text(path, "a", "b")
 
     async def test_F111_edits_of_one_file_queue_up(self, world: World, scratch: str) -> None:

@@ -148,14 +148,14 @@ class GuardClauses(ContractSuite):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(world.fs.write_stream, path, slow())
             await anyio.wait_all_tasks_blocked()
-            with anyio.fail_after(10):
+            with anyio.fail_after(5):
                 await world.fs.write_text(f"{scratch}/other", "another file")
             with anyio.move_on_after(0.02):
                 await world.fs.edit_text(path, "old", "edited")
             released.set()
         with pytest.raises(StaleVersion):
             await world.fs.write_text(path, "stale", expected=version)
-        with anyio.fail_after(10):
+        with anyio.fail_after(5):
             await world.fs.write_text(path, "last")
         assert await world.fs.read_text(path) == "last"
         assert await names_in(world, scratch) == ["f", "other"]

@@ -128,7 +128,7 @@ class WalkClauses(ContractSuite):
         await output_of(
             world, 'mkdir "$1/shut" && mkfifo "$1/fifo" && : >"$1/z" && chmod 0 "$1/shut"', scratch
         )
-        with anyio.fail_after(10):
+        with anyio.fail_after(5):
             found = await walked(world.fs.walk(scratch), scratch)
         await sh(world, 'chmod 700 "$1/shut"', scratch)
         assert {"fifo", "z", "shut"} <= set(found)
@@ -200,7 +200,7 @@ class WatchClauses(ContractSuite):
             async with world.fs.watch(scratch) as events:
                 await output_of(world, 'echo y >>"$1/old"; : >"$1/new"; rm "$1/new"; mkdir "$1/d"', scratch)
                 seen: list[WatchEvent] = []
-                with anyio.fail_after(10):
+                with anyio.fail_after(5):
                     async for event in events:
                         seen.append(event)
                         if event.path == f"{scratch}/d":

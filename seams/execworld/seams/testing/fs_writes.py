@@ -46,7 +46,7 @@ class WriteClauses(ContractSuite):
         version = (await world.fs.write_text(f"{scratch}/f", "")).version
         for name in ("d", "p"):
             for expected in (None, "absent", version):
-                with anyio.fail_after(10), pytest.raises(NotRegularFile):
+                with anyio.fail_after(5), pytest.raises(NotRegularFile):
                     await world.fs.write_text(f"{scratch}/{name}", "x", expected=expected)
         assert await names_in(world, scratch) == ["d", "f", "p"]
         assert await names_in(world, f"{scratch}/d") == []

@@ -60,7 +60,7 @@ async def is_alive(world: World, pid: int) -> bool:
 
 
 async def eventually(
-    condition: Callable[[], Awaitable[bool]], complaint: str, *, within_s: float = 10.0
+    condition: Callable[[], Awaitable[bool]], complaint: str, *, within_s: float = 5.0
 ) -> None:
     """Poll until *condition* holds, or fail with *complaint*."""
     give_up_at = anyio.current_time() + within_s
@@ -71,7 +71,7 @@ async def eventually(
         pause_s = min(pause_s * 2, 0.1)
 
 
-async def read_when_there(world: World, path: str, *, within_s: float = 10.0) -> str:
+async def read_when_there(world: World, path: str, *, within_s: float = 5.0) -> str:
     """The text of a file that a command is about to write, as soon as it holds a whole line."""
     text = ""
 
@@ -106,7 +106,7 @@ async def receive_all(process: Process) -> bytes:
     return b"".join([chunk async for chunk in process.stdout])
 
 
-async def receive_until(terminal: Terminal, marker: bytes, *, within_s: float = 10.0) -> bytes:
+async def receive_until(terminal: Terminal, marker: bytes, *, within_s: float = 5.0) -> bytes:
     """Terminal output up to and with *marker*."""
     received = b""
     with anyio.move_on_after(within_s):

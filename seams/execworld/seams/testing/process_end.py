@@ -137,7 +137,7 @@ class LimitClauses(ContractSuite):
         shorter run is not touched."""
         start = anyio.current_time()
         result = await world.subprocess.run(["sleep", "30"], timeout_s=0.3, grace_s=1)
-        assert 0.29 <= elapsed_since(start) <= 10
+        assert 0.29 <= elapsed_since(start) <= 3
         assert result.timed_out
         assert result.status is CommandStatus.TIMED_OUT
         assert not result.cancelled
@@ -170,7 +170,7 @@ class LimitClauses(ContractSuite):
         start = anyio.current_time()
         async with world.subprocess.start(["sh", "-c", script], timeout_s=0.3, grace_s=0.4) as process:
             result = await process.wait()
-        assert 0.69 <= elapsed_since(start) <= 10
+        assert 0.69 <= elapsed_since(start) <= 4
         assert (result.timed_out, result.exit_code, result.signal) == (True, None, int(signal.SIGKILL))
         assert result.tree is not None
 
@@ -260,7 +260,7 @@ class TreeClauses(ContractSuite):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(_terminate, process, 0.4)
-            assert 0.39 <= elapsed_since(start) <= 10
+            assert 0.39 <= elapsed_since(start) <= 3
             assert (await process.wait()).signal == int(signal.SIGKILL)
             with anyio.fail_after(1):
                 await process.terminate(grace_s=30)
@@ -272,7 +272,7 @@ class TreeClauses(ContractSuite):
         start = anyio.current_time()
         async with world.subprocess.start(["sh", "-c", "sleep 30 & sleep 30"]) as process:
             report = await process.terminate(grace_s=20)
-        assert elapsed_since(start) < 10
+        assert elapsed_since(start) < 5
         assert report.gone
 
     async def test_P27_a_signal_goes_to_the_leader_alone(self, world: World, scratch: str) -> None:
@@ -297,7 +297,7 @@ class TreeClauses(ContractSuite):
         affects nothing."""
         script = '( while [ ! -e "$1" ]; do sleep 0.02; done ) >/dev/null 2>&1 & exit 0'
         async with world.subprocess.start(["sh", "-c", script, "sh", f"{scratch}/go"]) as process:
-            with anyio.fail_after(5):
+            with anyio.fail_after(2):
                 assert (await process.wait()).background
             with anyio.move_on_after(0.1) as scope:
                 await process.wait_tree()
@@ -315,7 +315,7 @@ class TreeClauses(ContractSuite):
         """A job that a command leaves behind does not delay its result, whichever streams it holds; all output of
         the command itself is there; the job runs on, and the result says so."""
         script = f'sleep 20 {redirection} & echo $! >"$1"; seq 1 2000; echo done; exit 4'
-        with anyio.fail_after(5):
+        with anyio.fail_after(2):
             result = await sh(world, script, f"{scratch}/pid")
         assert result.exit_code == 4
         assert result.stdout.data.endswith(b"\n2000\ndone\n")
@@ -331,7 +331,7 @@ class TreeClauses(ContractSuite):
         """What a started command left in the background belongs to its handle and ends with it."""
         script = 'sleep 30 >/dev/null 2>&1 & echo $! >"$1"; exit 0'
         async with world.subprocess.start(["sh", "-c", script, "sh", f"{scratch}/pid"]) as process:
-            with anyio.fail_after(5):
+            with anyio.fail_after(2):
                 assert (await process.wait()).background
             pid = await pid_from(world, f"{scratch}/pid")
         await assert_gone(world, pid, "a background job", within_s=0.3)

@@ -213,7 +213,7 @@ class ReaderClauses(ContractSuite):
         async def refuse(stream: OutputStream, chunk: bytes) -> None:
             raise Stop
 
-        with anyio.fail_after(15), pytest.raises(Stop):
+        with anyio.fail_after(5), pytest.raises(Stop):
             await world.subprocess.run(["sh", "-c", "echo x; sleep 30"], on_output=refuse, grace_s=0.5)
 
     async def test_P36_output_stays_readable(self, world: World) -> None:

@@ -214,7 +214,7 @@ class TerminalContract(ContractSuite):
     async def test_T25_a_background_job_does_not_hold_the_end(self, world: World, scratch: str) -> None:
         """When the command ends, its result and the end of output come although a job still holds the terminal."""
         script = '(trap "" HUP; echo $$ >"$1"; sleep 20) & while [ ! -s "$1" ]; do sleep 0.02; done; echo out; exit 1'
-        with anyio.fail_after(10):
+        with anyio.fail_after(5):
             async with world.subprocess.open_terminal(
                 ["sh", "-c", script, "sh", f"{scratch}/pid"], grace_s=0.3
             ) as terminal:

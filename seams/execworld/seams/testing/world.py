@@ -282,7 +282,7 @@ class WorldContract(ContractSuite):
         async with world_maker() as observer, scratch_directory(observer) as scratch, world_maker() as world:
             if observer.world_id != world.world_id:
                 await world.fs.make_directory(scratch)
-            with anyio.fail_after(5):
+            with anyio.fail_after(2):
                 await sh(world, 'sh -c "$2" sh "$1" >/dev/null 2>&1 &', f"{scratch}/job", script)
             outcomes: list[bool] = []
             pids: list[int] = []
