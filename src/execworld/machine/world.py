@@ -136,6 +136,11 @@ class MachineWorld(World):
         return self._facts
 
     @property
+    def machine(self) -> Machine:
+        """What lies below; no seam, and no part of what is the same for every world."""
+        return self._machine
+
+    @property
     def policy(self) -> SandboxPolicy:
         return self._settings.policy
 

@@ -1,0 +1,146 @@
+"""A warden as a child of this process, over a socket pair."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from execworld.machine.warden.transport import DirectTransport, LinkEnd, TransportBroken
+from execworld.seams.errors import WorldUnavailable
+
+_BUFFER_BYTES: Final = 1024 * 1024
+_END_TIMEOUT_S: Final = 12.0
+_SHOWN_BYTES: Final = 400
+
+
+class LocalWardenTransport(DirectTransport):
+    """Made by `start_local_warden`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket, said: int) -> None:
+        self._process = process
+        self._said = said
+        self._socket = connection
+        self._closing: anyio.Event | None = None
+        self._end = LinkEnd("")
+
+    @property
+    def pid(self) -> int:
+        """Of the warden."""
+        return self._process.pid
+
+    async def receive(self, max_bytes: int) -> bytes:
+        while True:
+            try:
+                return self._socket.recv(max_bytes)
+            except BlockingIOError:
+                await self._wait(anyio.wait_readable)
+            except ConnectionResetError:
+                return b""
+            except OSError as error:
+                raise TransportBroken(_text(error)) from error
+
+    def send_now(self, data: memoryview) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise TransportBroken(_text(error)) from error
+
+    async def wait_sendable(self) -> None:
+        await self._wait(anyio.wait_writable)
+
+    async def aclose(self) -> LinkEnd:
+        if self._closing is None:
+            self._closing = anyio.Event()
+            try:
+                anyio.notify_closing(self._socket)
+                self._socket.close()
+                self._end = await anyio.to_thread.run_sync(self._join)
+            finally:
+                self._closing.set()
+        await self._closing.wait()
+        return self._end
+
+    async def _wait(self, wait: Callable[[socket.socket], Awaitable[None]]) -> None:
+        try:
+            await wait(self._socket)
+        except (OSError, ValueError, anyio.ClosedResourceError, anyio.BusyResourceError) as error:
+            raise TransportBroken("the link was closed") from error
+
+    def _join(self) -> LinkEnd:
+        """Wait until the warden ended, which it does by itself when the link is closed. Bounded."""
+        killed = ""
+        try:
+            code = self._process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # the supervisors of its commands end them when it is gone
+            code = self._process.wait()
+            killed = " (it did not end by itself in time)"
+        said = _last_words(self._said)
+        if code < 0:
+            ended = f"the warden was ended by signal {signal.Signals(-code).name}"
+        else:
+            ended = f"the warden ended with status {code}"
+        return LinkEnd(ended + killed + (f", and said {said!r}" if said else ""), code)
+
+
+def start_local_warden(path: Path) -> LocalWardenTransport:
+    """Start the warden *path* as a child of this process.
+
+    It is in a session of its own: what a terminal sends to this program must not end its world.
+
+    Raises:
+        WorldUnavailable: it could not be started.
+    """
+    ours, theirs = socket.socketpair()
+    said, says = os.pipe()
+    try:
+        ours.setblocking(False)
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+        for end_of_pipe in (said, says):
+            # Read at the end only, and by then some process may still hold it: neither side may wait for the other.
+            os.set_blocking(end_of_pipe, False)
+        process = subprocess.Popen(
+            [os.fspath(path)],
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
+            stderr=says,
+            start_new_session=True,
+        )
+    except OSError as error:
+        ours.close()
+        os.close(said)
+        raise WorldUnavailable(
+            f"the warden {path} cannot be started: {_text(error)}",
+            op="world.open",
+            hint="it must be a program for this kernel and architecture",
+        ) from error
+    finally:
+        theirs.close()
+        os.close(says)
+    return LocalWardenTransport(process, ours, said)
+
+
+def _last_words(said: int) -> str:
+    try:
+        data = os.read(said, 65536)
+    except OSError:
+        data = b""
+    finally:
+        os.close(said)
+    return data[-_SHOWN_BYTES:].decode("utf-8", "replace").strip()
+
+
+def _text(error: OSError) -> str:
+    return error.strerror or errno.errorcode.get(error.errno or 0, str(error))

@@ -1,0 +1,69 @@
+"""The byte stream between this side and a warden."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+
+class TransportBroken(Exception):
+    """The stream failed: nothing more can be sent, or nothing more will come."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEnd:
+    """How a link ended.
+
+    Attributes:
+        reason: For people.
+        exit_code: Of the warden, minus N for signal N; None when that cannot be known.
+    """
+
+    reason: str
+    exit_code: int | None = None
+
+
+class Transport(ABC):
+    """Bytes to and from one warden. Chunks may be cut anywhere.
+
+    One task receives, one sends, and both may be in a call when `aclose` is. Every failure is `TransportBroken`.
+    """
+
+    @abstractmethod
+    async def receive(self, max_bytes: int) -> bytes:
+        """The next bytes, at least one; empty at the end of the stream."""
+
+    @abstractmethod
+    async def send(self, data: bytes) -> None:
+        """Hand all of *data* over.
+
+        A heartbeat for the lease is sent by the same event loop, so with a transport that is no `DirectTransport` a
+        program that blocks its event loop for longer than the lease loses its world.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> LinkEnd:
+        """Close both directions, so that the warden ends, and tell how it did. Bounded in time, idempotent."""
+
+
+class DirectTransport(Transport):
+    """A transport that takes bytes without waiting and from any thread.
+
+    Requests are then written by the task that makes them, and the heartbeat by a thread of its own.
+    """
+
+    @abstractmethod
+    def send_now(self, data: memoryview) -> int:
+        """Take as much of *data* as possible without waiting. Returns how many bytes that was, perhaps 0."""
+
+    @abstractmethod
+    async def wait_sendable(self) -> None:
+        """Wait until `send_now` would take something, or fail."""
+
+    async def send(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            taken = self.send_now(view)
+            view = view[taken:]
+            if not taken:
+                await self.wait_sendable()

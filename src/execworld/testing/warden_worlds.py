@@ -1,0 +1,122 @@
+"""Worlds over a warden that is a child of this process, and links that are worse than that."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+
+from execworld.machine.base import Machine
+from execworld.machine.warden import (
+    LinkEnd,
+    LinkSettings,
+    LocalWardenTransport,
+    Transport,
+    locate_warden,
+    open_warden_machine,
+    start_local_warden,
+)
+from execworld.machine.world import WorldSettings, open_machine_world
+from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
+from execworld.seams.identity import Boundary, WorldIdentity
+from execworld.seams.policy import SandboxPolicy
+from execworld.seams.testing import BreakableWorld
+from execworld.seams.world import World
+from execworld.world import leaf_errors
+
+WARDEN_KIND: Final = "warden"
+
+
+class SplitTransport(Transport):
+    """Cuts everything that arrives into pieces and lets the event loop turn between them.
+
+    Not a `DirectTransport`, so that the way of an ordinary stream is taken too.
+    """
+
+    def __init__(self, inner: Transport, piece_bytes: int = 1, delay_s: float = 0) -> None:
+        self._inner = inner
+        self._piece_bytes = piece_bytes
+        self._delay_s = delay_s
+        self._received = memoryview(b"")
+
+    async def receive(self, max_bytes: int) -> bytes:
+        if not self._received:
+            if self._delay_s:
+                await anyio.sleep(self._delay_s)
+            self._received = memoryview(await self._inner.receive(max_bytes))
+        piece, self._received = (
+            self._received[: self._piece_bytes],
+            self._received[self._piece_bytes :],
+        )
+        return bytes(piece)
+
+    async def send(self, data: bytes) -> None:
+        if self._delay_s:
+            await anyio.sleep(self._delay_s)
+        for start in range(0, len(data), self._piece_bytes):
+            await self._inner.send(data[start : start + self._piece_bytes])
+
+    async def aclose(self) -> LinkEnd:
+        return await self._inner.aclose()
+
+
+@asynccontextmanager
+async def open_warden_world(
+    cwd: str,
+    *,
+    link: Callable[[LocalWardenTransport], Transport] | None = None,
+    settings: LinkSettings | None = None,
+    wrap: Callable[[Machine], Machine] | None = None,
+) -> AsyncGenerator[World]:
+    """A world over a new local warden; what leaving it raises is raised as it is, not in a group.
+
+    Args:
+        link: Puts something between the machine and the warden's transport.
+        wrap: Puts something between the semantics and the machine.
+    """
+    try:
+        transport = start_local_warden(locate_warden())
+        async with open_warden_machine(link(transport) if link else transport, settings) as machine:
+            identity = WorldIdentity(WARDEN_KIND, machine.facts.host_instance)
+            machine.world_id = identity.world_id
+            kill_tree = DimensionEnforcement(
+                asked=False,
+                required=False,
+                state=EnforcementState.ENFORCED,
+                by=str(machine.facts.kill_method),
+            )
+            world_settings = WorldSettings(
+                identity=identity,
+                policy=SandboxPolicy.full_access(),
+                enforcement=Enforcement({Dimension.KILL_TREE: kill_tree}),
+                boundary=Boundary.NONE,
+                cwd=cwd,
+            )
+            async with open_machine_world(wrap(machine) if wrap else machine, world_settings) as world:
+                yield world
+    except BaseExceptionGroup as group:
+        leaves = leaf_errors(group)
+        if len(leaves) != 1:
+            raise
+        raise leaves[0] from leaves[0].__cause__
+
+
+@asynccontextmanager
+async def open_breakable_warden_world(cwd: str) -> AsyncGenerator[BreakableWorld]:
+    """A world whose warden can be killed."""
+    wardens: list[int] = []
+
+    def remember(transport: LocalWardenTransport) -> Transport:
+        wardens.append(transport.pid)
+        return transport
+
+    async with open_warden_world(cwd, link=remember) as world:
+
+        async def kill() -> None:
+            os.kill(wardens[0], signal.SIGKILL)
+
+        yield BreakableWorld(world, kill)

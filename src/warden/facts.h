@@ -1,0 +1,20 @@
+/* What the warden knows of the place that it runs in. */
+#ifndef WARDEN_FACTS_H
+#define WARDEN_FACTS_H
+
+#include "wire.h"
+
+#include <sys/types.h>
+
+/* Gathers everything; after cgroup_start. */
+void facts_start(void);
+/* The fields of section 5 of protocol.md. */
+void facts_put(struct buffer *buffer);
+mode_t facts_umask(void);
+/* /dev/null for reading and writing; -1 when there is none. */
+int facts_null(void);
+
+/* Bits of namespaces that may be made here, found out by making them in a child. */
+uint32_t probe_namespaces(void);
+
+#endif

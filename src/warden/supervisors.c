@@ -1,0 +1,167 @@
+#include "supervisors.h"
+
+#include "cgroup.h"
+#include "sys.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MOST_WAITING 16
+
+struct waiting {
+    pid_t pid;
+    int control;
+    struct cgroup *cgroup;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pid_t *known; /* not reaped yet */
+static unsigned known_count;
+static unsigned known_capacity;
+static struct waiting waiting[MOST_WAITING];
+static unsigned waiting_count;
+
+void supervisors_lock(void) { pthread_mutex_lock(&mutex); }
+void supervisors_unlock(void) { pthread_mutex_unlock(&mutex); }
+
+bool supervisor_known(pid_t pid) {
+    for (unsigned index = 0; index < known_count; index++)
+        if (known[index] == pid)
+            return true;
+    return false;
+}
+
+bool supervisor_forget(pid_t pid) {
+    for (unsigned index = 0; index < known_count; index++)
+        if (known[index] == pid) {
+            known[index] = known[--known_count];
+            return true;
+        }
+    return false;
+}
+
+unsigned supervisors_count(void) {
+    supervisors_lock();
+    unsigned count = known_count;
+    supervisors_unlock();
+    return count;
+}
+
+static void let_go(const struct waiting *one) {
+    close(one->control);
+    cgroup_release(one->cgroup, false);
+}
+
+void supervisor_keep(pid_t pid, int control, struct cgroup *cgroup) {
+    struct waiting one = {pid, control, cgroup};
+    supervisors_lock();
+    bool room = waiting_count < MOST_WAITING && supervisor_known(pid);
+    if (room)
+        waiting[waiting_count++] = one;
+    supervisors_unlock();
+    if (!room)
+        let_go(&one);
+}
+
+void supervisors_dismiss(void) {
+    struct waiting one;
+    for (;;) {
+        supervisors_lock();
+        bool any = waiting_count > 0;
+        if (any)
+            one = waiting[--waiting_count];
+        supervisors_unlock();
+        if (!any)
+            return;
+        let_go(&one);
+    }
+}
+
+/* One packet: the command, and its descriptors. */
+static bool hand_over(int control, const struct command *command) {
+    uint8_t packet[COMMAND_MOST];
+    int fds[3], count = 0;
+    size_t size = command_pack(command, packet, sizeof packet, fds, &count);
+    if (size == 0)
+        return false;
+    union {
+        struct cmsghdr header;
+        uint8_t space[CMSG_SPACE(sizeof fds)];
+    } passed;
+    struct iovec part = {packet, size};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (count > 0) {
+        memset(&passed, 0, sizeof passed);
+        message.msg_control = &passed;
+        message.msg_controllen = (__typeof__(message.msg_controllen))CMSG_SPACE((size_t)count * sizeof(int));
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = (__typeof__(header->cmsg_len))CMSG_LEN((size_t)count * sizeof(int));
+        memcpy(CMSG_DATA(header), fds, (size_t)count * sizeof(int));
+    }
+    return RETRY(sendmsg(control, &message, MSG_NOSIGNAL | MSG_DONTWAIT)) == (ssize_t)size;
+}
+
+static bool take_waiting(struct waiting *one) {
+    for (;;) {
+        supervisors_lock();
+        bool any = waiting_count > 0;
+        if (any)
+            *one = waiting[--waiting_count];
+        supervisors_unlock();
+        if (!any)
+            return false;
+        /* It says nothing while it waits, so anything to read is its end. */
+        struct pollfd poll_fd = {.fd = one->control, .events = POLLIN};
+        if (poll(&poll_fd, 1, 0) == 0)
+            return true;
+        let_go(one);
+    }
+}
+
+static int fork_one(struct command *command, struct spawned *spawned) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return errno;
+    spawned->control = ends[0];
+    spawned->cgroup = cgroup_acquire();
+    command->control = ends[1];
+    command->cgroup = spawned->cgroup ? spawned->cgroup->directory : -1;
+    pid_t warden = getpid();
+    supervisors_lock();
+    if (known_count == known_capacity) {
+        known_capacity = known_capacity ? known_capacity * 2 : 64;
+        known = realloc(known, known_capacity * sizeof *known);
+        if (!known)
+            abort();
+    }
+    spawned->supervisor = sys_fork();
+    if (spawned->supervisor == 0)
+        supervise(command, warden);
+    int status = spawned->supervisor < 0 ? errno : 0;
+    if (status == 0)
+        known[known_count++] = spawned->supervisor;
+    supervisors_unlock();
+    close(ends[1]);
+    return status;
+}
+
+int supervisor_start(struct command *command, struct spawned *spawned) {
+    struct waiting one;
+    if (take_waiting(&one)) {
+        if (hand_over(one.control, command)) {
+            spawned->supervisor = one.pid;
+            spawned->control = one.control;
+            spawned->cgroup = one.cgroup;
+            return 0;
+        }
+        /* Too large for a packet, or it is gone. It can serve another command in the first case. */
+        supervisor_keep(one.pid, one.control, one.cgroup);
+    }
+    return fork_one(command, spawned);
+}

@@ -1,0 +1,28 @@
+/* The supervisors of a warden: those that run a command, and those whose tree is proven empty and that wait for the next
+ * one, which saves a fork. Thread-safe. */
+#ifndef WARDEN_SUPERVISORS_H
+#define WARDEN_SUPERVISORS_H
+
+#include "spawn.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Gives the command to one that waits, or forks one. Sets supervisor, control and cgroup of `spawned`; an errno. */
+int supervisor_start(struct command *command, struct spawned *spawned);
+/* Takes one back whose tree ended by itself. Takes over control and cgroup. */
+void supervisor_keep(pid_t pid, int control, struct cgroup *cgroup);
+/* Lets go of all that wait; they end. */
+void supervisors_dismiss(void);
+/* How many there are, waiting ones included. */
+unsigned supervisors_count(void);
+
+/* Held while it is not decided which of the warden's children are supervisors. */
+void supervisors_lock(void);
+void supervisors_unlock(void);
+/* With the lock held. */
+bool supervisor_known(pid_t pid);
+/* It was reaped. Whether it was one. */
+bool supervisor_forget(pid_t pid);
+
+#endif

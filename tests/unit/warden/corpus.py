@@ -1,0 +1,147 @@
+"""Sessions of a host, every message and every opcode, as seeds for the fuzz target: `python -m tests.unit.warden.corpus DIR`.
+
+The paths are those of the root that the target makes for itself: /d, /d/e, /d/f, /d/link, /d/loop, /tmp, /program.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from . import driver as d
+from .driver import Ref, Step, Warden, u8, u16, u32, u64
+
+PREAMBLE = b"EXECWORLD-HOST\r\n"
+FIRST = 1 << 32 | 1  # what the first handle of a warden is called
+PROGRAM = b"/program"
+
+
+def session(*frames: bytes, flags: int = 0) -> bytes:
+    hello = Warden.hello(65536, 4096, 1 << 20, 0, flags=flags)
+    return PREAMBLE + Warden.frame(d.HELLO, 0, hello) + b"".join(frames)
+
+
+def batch(number: int, *steps: d.Op | Step) -> bytes:
+    return Warden.frame(d.BATCH, number, d.encode_batch(steps))
+
+
+def request(kind: int, number: int, body: bytes = b"") -> bytes:
+    return Warden.frame(kind, number, body)
+
+
+def sessions() -> dict[str, bytes]:
+    spawn = d.op_spawn(PROGRAM, [b"program", b"x"], {b"A": b"b"}, b"/", stdin=d.PIPE)
+    full = d.op_spawn(
+        PROGRAM, [b"p"], {}, b"/d", terminal=(24, 80), uid=0, gid=0, groups=[0, 1], limits=[(7, 64, 64)], umask=0o22
+    )
+    process = (
+        request(d.SEND, 2, u64(FIRST) + b"hello"),
+        request(d.RESIZE, 3, u64(FIRST) + u16(5) + u16(6)),
+        request(d.FOREGROUND, 4, u64(FIRST)),
+        request(d.SIGNAL, 5, u64(FIRST) + u32(15) + u8(1)),
+        Warden.frame(d.CREDIT, 0, u32(100) + u32(1) + u64(FIRST) + u8(1) + u32(100)),
+        request(d.CLOSE_INPUT, 6, u64(FIRST)),
+        request(d.KILL_TREE, 7, u64(FIRST)),
+        request(d.RELEASE, 8, u64(FIRST)),
+        request(d.CLOSE, 9),
+    )
+    write = (
+        Step(d.op_open(b"/d/new", d.READ | d.WRITE | d.CREATE | d.EXCLUSIVE, 0o600), undo=d.op_unlink(b"/d/new")),
+        d.op_write(Ref(0), b"data"),
+        d.op_sync(Ref(0)),
+        d.op_seek(Ref(0), 1),
+        d.op_read(Ref(0), 10),
+        d.op_read_at(Ref(0), 2, 10),
+        d.op_truncate(Ref(0), 3),
+        d.op_stat_handle(Ref(0)),
+        d.op_check(7, 2, (1, 2, 3, 4, 5), 1, 100),
+    )
+    attributes = (
+        d.op_open(b"/d/f", d.READ),
+        d.op_stat(b"/d/f"),
+        d.op_check(1, 2, max_size=1000),
+        d.op_set_mode(Ref(0), 0o640, mode_of=1, apply_umask=True),
+        d.op_set_times(Ref(0), 1, 2),
+        Step(d.op_set_owner(Ref(0), owner_of=1), tolerate=(1, 22)),
+        d.op_lock(Ref(0)),
+        d.op_open(b"/tmp/copy", d.WRITE | d.CREATE),
+        d.op_copy(Ref(0), Ref(7), 100),
+        d.op_close(Ref(0)),
+        d.op_stat_fs(b"/"),
+    )
+    names = (
+        Step(d.op_symlink(b"/d/f", b"/tmp/s"), tolerate=(17,)),
+        d.op_read_link(b"/tmp/s"),
+        d.op_real_path(b"/d/link/../f"),
+        d.op_real_path(b"/d/none/x", True),
+        Step(d.op_link(Ref(2), b"/tmp/l"), tolerate=(17,)),
+        d.op_rename(b"/tmp/l", b"/tmp/m", 0),
+        d.op_open(Ref(2, 2), d.DIRECTORY),
+        d.op_stat(Ref(2, 3), base=Ref(6)),
+        d.op_mkdir(b"/tmp/x"),
+        d.op_rmdir(b"/tmp/x"),
+        d.op_unlink(b"/tmp/m"),
+        d.op_find(b"program", [b"", b"/d", b"/"]),
+    )
+    listing = (
+        d.op_open(b"/d", d.DIRECTORY),
+        d.op_list(Ref(0), 2),
+        d.op_list(Ref(0)),
+        d.op_open_walk(b"/", [b"tmp"], 3),
+        d.op_read_walk(Ref(3), 2),
+        d.op_read_walk(Ref(3)),
+        d.op_close(Ref(3)),
+    )
+    watch = (
+        d.op_open_watch(),
+        d.op_add_watch(Ref(0), b"/d"),
+        d.op_open(b"/d/e", d.DIRECTORY),
+        d.op_mkdir(b"/d/w"),
+        d.op_rmdir(b"/d/w"),
+        d.op_remove_watch(Ref(0), 1),
+        d.op_close(Ref(0)),
+    )
+    whole = d.encode_batch([d.op_stat(b"/d/f"), d.op_stat(b"/d")])
+    return {
+        "spawn": session(batch(1, spawn), *process),
+        "spawn-no-cgroup": session(batch(1, spawn), *process, flags=1),
+        "terminal": session(batch(1, full), *process),
+        "spawn-found": session(
+            batch(1, d.op_find(b"program", [b"/"]), d.op_real_path(b"/d"), d.op_spawn(Ref(0), [b"p"], cwd=Ref(1)))
+        ),
+        "spawn-fails": session(
+            batch(1, Step(d.op_spawn(b"/none", [b"p"]), tolerate=(2,)), spawn, d.op_stat(b"/none")),
+            Warden.frame(d.CANCEL, 0, u64(1)),
+        ),
+        "write": session(batch(1, *write), batch(2, d.op_stat(b"/d/new"), d.op_unlink(b"/d/new"))),
+        "attributes": session(batch(1, *attributes)),
+        "names": session(batch(1, *names)),
+        "listing": session(batch(1, *listing)),
+        "watch": session(batch(1, *watch), request(d.RELEASE, 2, u64(FIRST))),
+        "connect": session(
+            batch(1, Step(d.op_connect(0, b"127.0.0.1", 9), tolerate=(101, 111))),
+            batch(2, d.op_connect(1, b"/d/socket")),
+            batch(3, d.op_connect(1, b"\0abstract")),
+            batch(4, d.op_connect(0, b"::1", 9)),
+        ),
+        "pieces": session(
+            Warden.frame(d.BATCH, 1, whole[:9], 1),
+            request(d.PING, 2),
+            Warden.frame(d.BATCH, 1, whole[9:20], 1),
+            Warden.frame(d.BATCH, 3, whole),
+            Warden.frame(d.BATCH, 1, whole[20:]),
+        ),
+        "small": session(
+            request(d.PING, 1), request(d.FACTS, 2), request(d.MAKE_CELL, 3, b"x"), Warden.frame(d.CANCEL, 0, u64(7))
+        ),
+    }
+
+
+def write(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in sessions().items():
+        (folder / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
