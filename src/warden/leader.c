@@ -1,4 +1,4 @@
-/* From the supervisor's vfork to the program. It shares the supervisor's memory: system calls and `start` alone. */
+/* From the supervisor's vfork to the program. It shares the supervisor's memory: system calls alone. */
 #include "protocol.h"
 #include "spawn.h"
 #include "sys.h"
@@ -73,13 +73,13 @@ static int set_up(const struct start *start) {
 }
 
 int leader_main(void *argument) {
-    struct start *start = argument;
+    const struct start *start = argument;
     const struct command *command = start->command;
-    start->stage = STAGE_SETUP;
+    struct failure failure = {.stage = STAGE_SETUP};
     if (set_up(start) == 0) {
-        start->stage = STAGE_DIRECTORY;
+        failure.stage = STAGE_DIRECTORY;
         if (chdir(command->directory) == 0) {
-            start->stage = STAGE_EXEC;
+            failure.stage = STAGE_EXEC;
             /* Ignored signals stay ignored in a program, caught ones do not. */
             struct sigaction action = {.sa_handler = SIG_DFL};
             sigaction(SIGPIPE, &action, NULL);
@@ -89,6 +89,7 @@ int leader_main(void *argument) {
             execve(command->program, command->argv, command->environment);
         }
     }
-    start->error = errno;
+    failure.error = errno;
+    (void)!write(start->report, &failure, sizeof failure);
     _exit(127);
 }

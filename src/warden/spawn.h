@@ -83,11 +83,15 @@ struct spawned {
 /* Runs in a fork of the warden and does not return: this command, and then others that come over the control socket. */
 _Noreturn void supervise(const struct command *command, pid_t warden);
 
-/* Runs in the memory of the supervisor until the program is executed. */
+/* Runs in the memory of the supervisor until the program is executed. The outcome of a failure goes through a pipe
+ * that the program's start closes: under emulators (qemu-user) a vfork shares no memory and waits for nothing. */
 struct start {
     const struct command *command;
     pid_t supervisor;
-    int error;
+    int report;
+};
+struct failure {
+    int32_t error;
     uint32_t stage;
 };
 int leader_main(void *start);

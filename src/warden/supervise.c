@@ -7,6 +7,7 @@
 #include "spawn.h"
 #include "sys.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -103,24 +104,33 @@ static void prepare(const struct command *command) {
 /* False when it did not start. */
 static bool start_leader(const struct command *command) {
     static _Alignas(16) char stack[STACK_SIZE];
-    struct start start = {.command = command, .supervisor = getpid()};
+    struct failure failure = {.stage = STAGE_SETUP};
     struct note note = {.type = NOTE_STARTED};
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) < 0) {
+        note.error = errno;
+        send_note(&note, 0);
+        _exit(0);
+    }
+    struct start start = {.command = command, .supervisor = getpid(), .report = report[1]};
     state.leader = sys_vfork(leader_main, &start, stack, sizeof stack, command->cgroup);
     if (state.leader < 0 && command->cgroup >= 0) {
         /* The group may have been taken away. The sweep does without it. */
         state.cgroup = -1;
         state.leader = sys_vfork(leader_main, &start, stack, sizeof stack, -1);
     }
+    int error = errno;
+    close(report[1]);
     if (state.leader < 0) {
-        note.error = errno;
-        note.stage = STAGE_SETUP;
-    } else if (start.error != 0) {
+        note.error = error;
+    } else if (RETRY(read(report[0], &failure, sizeof failure)) == (ssize_t)sizeof failure) {
         (void)RETRY(waitpid(state.leader, NULL, __WALL));
-        note.error = start.error;
-        note.stage = start.stage;
+        note.error = failure.error;
+        note.stage = failure.stage;
     } else {
         note.pid = state.leader;
     }
+    close(report[0]);
     send_note(&note, 0);
     for (int index = 0; index < 3; index++) {
         bool again = command->standard[index] == command->null;
