@@ -249,6 +249,8 @@ static void signal_foreground(uint64_t id, struct process *process, uint32_t num
     pid_t group = process->exited ? 0 : terminal_foreground(process->master);
     if (group <= 1) {
         reply_status(id, ESRCH);
+    } else if (group == process->leader && number == SIGKILL) {
+        reply_status(id, EPERM); /* it would end what the terminal was opened for */
     } else if (kill(-group, (int)number) < 0) {
         reply_status(id, (uint16_t)errno);
     } else {

@@ -45,12 +45,11 @@ static int follow(struct resolution *state, const char *rest) {
     if (size == 0)
         return ENOENT;
     size_t rest_size = strlen(rest);
-    if ((size_t)size + 1 + rest_size >= PATH_MAX)
+    if ((size_t)size + rest_size >= PATH_MAX)
         return ENAMETOOLONG;
     /* `rest` lies inside state->rest, behind the name just taken. */
-    memmove(state->rest + size + 1, rest, rest_size + 1);
+    memmove(state->rest + size, rest, rest_size + 1); /* empty, or begins with a slash */
     memcpy(state->rest, target, (size_t)size);
-    state->rest[size] = '/';
     if (target[0] == '/') {
         state->done_size = 1;
         state->done[1] = 0;

@@ -206,14 +206,12 @@ static void sweep(void) {
         (void)signal_descendant(&descent.entries[index], self, SIGKILL);
 }
 
-static void report(bool gone) {
-    struct note note = {.type = NOTE_REPORT, .gone = gone, .method = method()};
-    if (!gone) {
-        descend(getpid(), true, &descent);
-        note.survivor_count = (uint32_t)(descent.count < MOST_SURVIVORS ? descent.count : MOST_SURVIVORS);
-        for (uint32_t index = 0; index < note.survivor_count; index++)
-            note.survivors[index] = descent.entries[index].pid;
-    }
+static void report_survivors(void) {
+    struct note note = {.type = NOTE_REPORT, .method = method()};
+    descend(getpid(), true, &descent);
+    note.survivor_count = (uint32_t)(descent.count < MOST_SURVIVORS ? descent.count : MOST_SURVIVORS);
+    for (uint32_t index = 0; index < note.survivor_count; index++)
+        note.survivors[index] = descent.entries[index].pid;
     send_note(&note, note.survivor_count);
     state.report_owed = false;
 }
@@ -253,6 +251,10 @@ static void obey(void) {
         if (size != sizeof order)
             continue;
         reap();
+        /* The end of the tree answers every order that crossed with it. Nothing may follow that note: the warden may hand
+         * over the next command as soon as it has read it. */
+        if (state.empty)
+            return;
         if (order.type == ORDER_SIGNAL) {
             signal_tree(&order);
         } else {
@@ -270,7 +272,7 @@ static int keep_killing(void) {
         state.progress_ms = now;
     int64_t stuck = now - state.progress_ms;
     if (stuck > GIVE_UP_MS && state.report_owed)
-        report(false);
+        report_survivors();
     if (stuck > LINGER_MS && state.abandoned)
         _exit(1);
     sweep();
@@ -284,8 +286,6 @@ static void finish(void) {
         struct note note = {.type = NOTE_GONE, .gone = 1, .method = method()};
         send_note(&note, 0);
     }
-    if (state.report_owed)
-        report(true);
     /* What was killed may have left marks on the group; see cgroup_release. */
     if (state.swept || state.abandoned) {
         if (state.abandoned)

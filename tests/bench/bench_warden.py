@@ -21,7 +21,13 @@ import anyio
 import anyio.to_thread
 
 from execworld.machine.batch import Batch
-from execworld.machine.operations import Open, Read, Rename, Spawn, Write
+from execworld.machine.operations import (
+    Open,
+    Read,
+    Rename,
+    Spawn,
+    Write,
+)
 from execworld.machine.values import OpenFlag, Redirect
 from execworld.machine.warden import WardenMachine, locate_warden, open_warden_machine, start_local_warden
 

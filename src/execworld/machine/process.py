@@ -149,10 +149,6 @@ class MachineProcess(Process):
             status = await self._leader_ended()
             for stream, window in self._windows.items():
                 await window.reached(status.output_bytes[_STREAM_NUMBER[stream] - 1])
-            if not status.tree_alive:
-                # Nobody is left to write, so that the end of each stream is on its way; it may come after the news of
-                # the exit, and without it the output would seem to be held by someone.
-                await self._read_last_bytes()
             if self._ending is not None:
                 await self._ending.done.wait()
             if self._ending is not None or not status.tree_alive:

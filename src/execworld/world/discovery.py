@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -64,7 +64,7 @@ def load_provider(name: str) -> Provider[Any]:
         message = f"world `{name}` is registered more than once: {owners}"
         raise ConfigurationError(message, hint="uninstall all of these distributions but one")
     (point,) = claims.values()
-    with _import_errors_told_apart(point.name, point.module, _extra_like(point)):
+    with _import_errors_told_apart(point.name, point.module, lambda: _extra_like(point)):
         try:
             loaded: object = point.load()
         except AttributeError as error:
@@ -85,11 +85,11 @@ def missing_package_refused(provider: Provider[Any]) -> AbstractContextManager[N
     Raises:
         ProviderNotInstalled, WorldUnavailable
     """
-    return _import_errors_told_apart(provider.name, provider.config_type.__module__, provider.extra)
+    return _import_errors_told_apart(provider.name, provider.config_type.__module__, lambda: provider.extra)
 
 
 @contextmanager
-def _import_errors_told_apart(name: str, module: str, extra: str) -> Generator[None]:
+def _import_errors_told_apart(name: str, module: str, find_extra: Callable[[], str]) -> Generator[None]:
     """Tell "the SDK is not installed" from "the SDK is broken".
 
     Not installed is only what the provider's own code asked for and what cannot be found. An import that
@@ -101,6 +101,7 @@ def _import_errors_told_apart(name: str, module: str, extra: str) -> Generator[N
         raise
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and _asked_for_by(error, module) and _is_absent(error.name):
+            extra = find_extra()
             install = f"install it: pip install 'execworld[{extra}]'" if extra else f"install `{error.name}`"
             message = f"world `{name}` needs the Python package `{error.name}`, which is not installed"
             raise ProviderNotInstalled(message, hint=install) from error

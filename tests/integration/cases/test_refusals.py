@@ -72,7 +72,7 @@ def test_c223_on_the_command_line_too(command_line: CommandLine) -> None:
     assert result.returncode == 125
     assert b"imgae" in result.stderr
     assert result.stdout == b""
-    world = command_line.run("run", "-w", "locall", "--", "echo", "ran")
+    world = command_line.run("run", "-w", "llocal", "--", "echo", "ran")
     assert world.returncode == 125
     assert b"local" in world.stderr, "the nearest name is told"
     assert world.stdout == b""

@@ -77,8 +77,8 @@ async def start(machine: LocalMachine, script: str) -> int:
 
 @pytest.mark.anyio
 async def test_a_polite_tree_ends_at_once(machine: LocalMachine) -> None:
-    """Who obeys TERM is gone long before the grace period is over."""
-    handle = await start(machine, "echo +; sleep 300 & sleep 300")
+    """Who is there when the TERM is sent, and obeys it, is gone long before the grace period is over."""
+    handle = await start(machine, "sleep 300 & echo +; exec sleep 300")
     before = time.monotonic()
     report = await end_tree(machine, handle, grace_s=30)
     assert report.gone

@@ -303,7 +303,7 @@ class TreeClauses(ContractSuite):
                 await process.wait_tree()
             assert scope.cancelled_caught
             await world.fs.write_text(f"{scratch}/go", "")
-            with anyio.fail_after(5):
+            with anyio.fail_after(3):
                 await process.wait_tree()
 
     @pytest.mark.parametrize(

@@ -23,7 +23,13 @@ from execworld.machine.base import (
     WatchRecord,
 )
 from execworld.machine.batch import Batch, BatchFailed, Results
-from execworld.machine.operations import Connect, Open, OpenWalk, OpenWatch, Spawn
+from execworld.machine.operations import (
+    Connect,
+    Open,
+    OpenWalk,
+    OpenWatch,
+    Spawn,
+)
 from execworld.machine.values import Spawned
 from execworld.machine.warden.batches import BatchGate, has_effects
 from execworld.machine.warden.credit import CreditLedger, StreamBuffer

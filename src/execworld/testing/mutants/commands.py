@@ -93,7 +93,8 @@ COMMAND_MUTANTS = (
     Mutant(
         "mutant hides-time-limits",
         "kills at the time limit and does not say so",
-        ("D-2", "D-3", "P-71", "P-85", *_ENDED_BY_TIMEOUT),
+        ("D-2", "D-3"),
+        ("P-71", "P-85", *_ENDED_BY_TIMEOUT),
         world=with_subprocess(
             lambda inner: _ChangesResults(inner, lambda result: replace(result, timed_out=False))
         ),
@@ -107,7 +108,7 @@ COMMAND_MUTANTS = (
     Mutant(
         "mutant keeps-the-tail-only",
         "drops the head of a long output",
-        ("P-13", "P-14", "P-17", "P-21", "P-70", "P-71", "P-78"),
+        ("P-13", "P-14", "P-15", "P-17", "P-21", "P-70", "P-71", "P-78"),
         world=with_subprocess(lambda inner: _ChangesResults(inner, _keeps_the_tail_only)),
     ),
     Mutant(

@@ -75,7 +75,8 @@ class Mutant:
     Attributes:
         name: Distinct; begins with ``mutant``.
         summary: What is wrong, as the reason why the clauses fail.
-        rejected_by: Ids of the clauses that must fail, one case alone as ``P-29[124]``. All others must pass.
+        rejected_by: Ids of the clauses that must fail, one case alone as ``P-29[124]``.
+        also_rejected_by: Further ones, which are run only with all clauses. All others must pass.
         machine: What stands below the semantics.
         world: What stands above them.
         breakable: The suite of lost worlds is run, too, over a link that can be cut.
@@ -84,16 +85,18 @@ class Mutant:
     name: str
     summary: str
     rejected_by: tuple[str, ...]
+    also_rejected_by: tuple[str, ...] = ()
     machine: Callable[[Machine], Machine] | None = None
     world: Callable[[World], World] | None = None
     breakable: bool = False
 
     def rejects(self, clause: str, case: str) -> bool:
-        return clause in self.rejected_by or f"{clause}[{case}]" in self.rejected_by
+        named = {*self.rejected_by, *self.also_rejected_by}
+        return clause in named or f"{clause}[{case}]" in named
 
     @property
     def rejecting_clauses(self) -> frozenset[str]:
-        """The clauses above without their cases."""
+        """The clauses of `rejected_by` without their cases."""
         return frozenset(entry.partition("[")[0] for entry in self.rejected_by)
 
     @asynccontextmanager

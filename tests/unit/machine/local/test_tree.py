@@ -213,6 +213,11 @@ while True:
 @pytest.mark.skipif(
     os.getuid() != 0, reason="takes another user id, so that a limit on processes counts its own alone"
 )
+@pytest.mark.slow
+@pytest.mark.skipif(
+    os.environ.get("EXECWORLD_FULL") != "1",
+    reason="loads the host for a moment; set EXECWORLD_FULL=1 to run it",
+)
 def test_a_fork_storm_leaves_nothing(family: Tree) -> None:
     """Processes that fork as fast as they can, up to a limit, are all gone afterwards. The storm is proven first."""
     leader = family.start('exec "$1" -c "$2"', sys.executable, STORM)

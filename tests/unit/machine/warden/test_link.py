@@ -10,7 +10,13 @@ import anyio
 import pytest
 
 from execworld.machine.base import NoSuchHandle, SignalTarget
-from execworld.machine.operations import Connect, Open, Spawn, Stat, Write
+from execworld.machine.operations import (
+    Connect,
+    Open,
+    Spawn,
+    Stat,
+    Write,
+)
 from execworld.machine.values import AddressKind as Address
 from execworld.machine.values import Redirect
 from execworld.machine.warden import (
