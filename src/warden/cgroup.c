@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -159,17 +160,16 @@ static void remove_stale(void) {
         for (ssize_t at = 0; at < size;) {
             const struct kernel_dirent *entry = (const void *)(buffer + at);
             at += entry->length;
-            int pid;
-            unsigned long long started;
-            unsigned namespace;
-            if (sscanf(entry->name, PREFIX "%d-%llu-%u", &pid, &started, &namespace) != 3)
-                continue;
-            struct stat own;
-            if (stat("/proc/self/ns/pid", &own) < 0 || namespace != (unsigned)own.st_ino || start_time(pid) == started)
+            if (strncmp(entry->name, PREFIX, sizeof PREFIX - 1) != 0)
                 continue;
             int stale = openat(base, entry->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (stale < 0)
                 continue;
+            /* Its warden, or a supervisor of it that still cleans up, holds the lock: seen from every namespace. */
+            if (flock(stale, LOCK_EX | LOCK_NB) < 0) {
+                close(stale);
+                continue;
+            }
             remove_children(stale);
             close(stale);
             (void)unlinkat(base, entry->name, AT_REMOVEDIR);
@@ -328,7 +328,7 @@ void cgroup_start(void) {
     if (mkdirat(base, parent_name, 0755) < 0)
         return;
     parent = openat(base, parent_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct cgroup *first = parent >= 0 ? make() : NULL;
+    struct cgroup *first = parent >= 0 && flock(parent, LOCK_EX | LOCK_NB) == 0 ? make() : NULL;
     if (!first) {
         (void)unlinkat(base, parent_name, AT_REMOVEDIR);
         return;

@@ -15,6 +15,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,6 +162,12 @@ static void write_text(const char *path, const char *text) {
     }
 }
 
+static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *where) {
+    (void)found, (void)kind, (void)where;
+    (void)remove(path);
+    return 0;
+}
+
 static void leave_for_good(const char *root, const char *program) {
     char path[256];
     mkdir(root, 0700);
@@ -185,6 +192,9 @@ static void leave_for_good(const char *root, const char *program) {
         int status = 0;
         while (waitpid(inner, &status, 0) < 0) {
         }
+        snprintf(path, sizeof path, "%s/proc", root);
+        (void)umount2(path, MNT_DETACH);
+        (void)nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
         exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
     }
     snprintf(path, sizeof path, "%s/proc", root);

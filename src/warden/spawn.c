@@ -28,7 +28,7 @@ struct request {
     size_t text_size;
     struct path_text program;
     struct path_text directory;
-    int childs[3]; /* ends of the pipes that become the command's */
+    int child_ends[3]; /* of the pipes: they become the command's */
 };
 
 static void request_free(struct request *request) {
@@ -132,37 +132,37 @@ static void close_fd(int *fd) {
 }
 
 /* `ours` does not block, the child's end does. */
-static int make_pipe(bool to_child, int *ours, int *childs) {
+static int make_pipe(bool to_child, int *ours, int *theirs) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return errno;
     *ours = ends[to_child ? 1 : 0];
-    *childs = ends[to_child ? 0 : 1];
+    *theirs = ends[to_child ? 0 : 1];
     return fcntl(*ours, F_SETFL, O_NONBLOCK) < 0 ? errno : 0;
 }
 
-static int make_streams(const uint64_t *numbers, struct command *command, struct spawned *spawned, int childs[3]) {
+static int make_streams(const uint64_t *numbers, struct command *command, struct spawned *spawned, int child_ends[3]) {
     int status = 0;
     command->null = facts_null();
     if (command->terminal) {
-        status = terminal_open((uint16_t)numbers[4], (uint16_t)numbers[5], &spawned->master, &childs[0]);
+        status = terminal_open((uint16_t)numbers[4], (uint16_t)numbers[5], &spawned->master, &child_ends[0]);
         for (int index = 0; index < 3; index++)
-            command->standard[index] = childs[0];
+            command->standard[index] = child_ends[0];
         return status;
     }
     for (int index = 0; index < 3; index++)
         command->standard[index] = command->null;
     if (numbers[0] == REDIRECT_PIPE) {
-        status = make_pipe(true, &spawned->input, &childs[0]);
-        command->standard[0] = childs[0];
+        status = make_pipe(true, &spawned->input, &child_ends[0]);
+        command->standard[0] = child_ends[0];
     }
     if (status == 0 && numbers[1] == REDIRECT_PIPE) {
-        status = make_pipe(false, &spawned->output[0], &childs[1]);
-        command->standard[1] = childs[1];
+        status = make_pipe(false, &spawned->output[0], &child_ends[1]);
+        command->standard[1] = child_ends[1];
     }
     if (status == 0 && numbers[2] == REDIRECT_PIPE) {
-        status = make_pipe(false, &spawned->output[1], &childs[2]);
-        command->standard[2] = childs[2];
+        status = make_pipe(false, &spawned->output[1], &child_ends[2]);
+        command->standard[2] = child_ends[2];
     }
     if (numbers[2] == REDIRECT_MERGE)
         command->standard[2] = command->standard[1];
@@ -210,14 +210,14 @@ int step_spawn(struct batch *batch, const struct operation *operation) {
     struct spawned spawned = {.control = -1, .input = -1, .output = {-1, -1}, .master = -1};
     batch->detail = STAGE_SETUP;
     for (int index = 0; index < 3; index++)
-        request->childs[index] = -1;
+        request->child_ends[index] = -1;
     int status = read_request(batch, operation, request);
     if (status == 0)
-        status = make_streams(operation->numbers, &request->command, &spawned, request->childs);
+        status = make_streams(operation->numbers, &request->command, &spawned, request->child_ends);
     if (status == 0)
         status = supervisor_start(&request->command, &spawned);
     for (int index = 0; index < 3; index++)
-        close_fd(&request->childs[index]);
+        close_fd(&request->child_ends[index]);
     if (status == 0)
         status = await_start(batch, &spawned);
     request_free(request);

@@ -364,6 +364,7 @@ def test_input_of_a_terminal_and_its_foreground_signal(warden: Warden) -> None:
     assert warden.send(handle, b"abc\r") == 0
     warden.until(lambda: b"got abc\r\nagain" in stream.data, "no answer")
     assert warden.status(d.CLOSE_INPUT, u64(handle)) == 0
+    assert warden.signal(handle, signal.SIGKILL, d.FOREGROUND_GROUP)[0] == errno.EPERM
     assert warden.signal(handle, signal.SIGINT, d.FOREGROUND_GROUP) == (0, pid)
     assert warden.wait_exit(handle).raw == 4 << 8
     assert warden.send(handle, b"x") == errno.EPIPE
