@@ -67,7 +67,7 @@ async def open_machine_world(machine: Machine, settings: WorldSettings) -> Async
 
     Raises:
         SandboxUnavailable: the policy asks for more than what is enforced; the machine was closed again.
-        CleanupIncomplete: at the end, something could not be proven gone.
+        CleanupIncomplete: at the end, something could not be proven gone; only a note on an error that is under way.
     """
     async with anyio.create_task_group() as tasks:
         try:
@@ -78,12 +78,20 @@ async def open_machine_world(machine: Machine, settings: WorldSettings) -> Async
             raise
         try:
             yield world
-        finally:
+        except BaseException as error:
             with anyio.CancelScope(shield=True):
                 try:
                     await world.aclose()
-                finally:
-                    tasks.cancel_scope.cancel()
+                except CleanupIncomplete as incomplete:
+                    error.add_note(
+                        f"[{incomplete.code}] {incomplete.message}"
+                    )  # must not hide what came first
+            raise
+        else:
+            with anyio.CancelScope(shield=True):
+                await world.aclose()
+        finally:
+            tasks.cancel_scope.cancel()
 
 
 class MachineWorld(World):
