@@ -25,11 +25,10 @@ def settings() -> WorldSettings:
     return WorldSettings(identity, SandboxPolicy.full_access(), Enforcement(), Boundary.NONE)
 
 
-def contained(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        (error,) = error.exceptions
-    return error
+def contained(error: BaseException) -> BaseException:
+    """The one error inside groups of one."""
+    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return contained(inner[0]) if len(inner) == 1 else error
 
 
 async def test_survivors_are_an_error_by_themselves() -> None:
