@@ -143,7 +143,11 @@ class TreeReport:
 
 @dataclass(frozen=True, slots=True)
 class ResourceUsage:
-    """What the command and its waited-for children used (getrusage(2))."""
+    """What the command and its waited-for children used (getrusage(2)).
+
+    ``peak_memory_bytes`` of a small program can be that of the process which started it: the kernel carries the number
+    over fork and exec.
+    """
 
     user_s: float
     system_s: float

@@ -17,6 +17,7 @@ from execworld.seams import ConfigurationError
 from execworld.testing.contract_items import world_kind
 
 _SUITES: Final = Path(__file__).with_name("conformance.py")
+_NOTHING_COLLECTED: Final = 5  # exit status of pytest
 
 
 class ClauseOutcome(StrEnum):
@@ -120,6 +121,10 @@ def run_conformance(
             check=False,
         )
         output = finished.stdout.decode("utf-8", "replace")
+        if finished.returncode == _NOTHING_COLLECTED and select:
+            raise ConfigurationError(
+                f"no clause matches {select!r}", hint="clauses are named like F-31; `W-*` matches a family"
+            )
         if not report.exists() or finished.returncode not in (0, 1):
             last = output.strip().splitlines()[-15:]
             raise ConfigurationError(
