@@ -126,7 +126,7 @@ def kill_members(find: Callable[[], list[Member]], limit_s: float = _SWEEP_LIMIT
 
 
 def _kill_until(find: Callable[[], list[Member]], deadline: float) -> list[Member]:
-    while members := find():
+    while members := find() or find():  # within execve(2) a process shows no environment for a moment
         known: set[Member] = set()
         while (fresh := [m for m in members if m not in known]) and time.monotonic() < deadline:
             signal_members(fresh, signal.SIGSTOP)

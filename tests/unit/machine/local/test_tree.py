@@ -164,6 +164,11 @@ def test_markers_of_nested_worlds_are_told_apart(family: Tree) -> None:
     """A world inside another one adds its marker; both find the process, and a longer marker is not a shorter one."""
     family.environment[tree.MARKER_NAME] = b"outer.1:" + family.marker
     leader = family.start("exec sleep 300")
+    deadline = time.monotonic() + 10
+    while (
+        Path(f"/proc/{leader.pid}/comm").read_text() != "sleep\n"
+    ):  # within execve(2) it shows no environment
+        assert time.monotonic() < deadline, "the program did not start"
     assert tree.markers_of(leader.pid) == [b"outer.1", family.marker]
     outer = tree.Leader(1 << 30, b"outer.1")
     assert [member.pid for member in tree.tree_members(outer, reaped=True)] == [leader.pid]
