@@ -165,9 +165,9 @@ def test_markers_of_nested_worlds_are_told_apart(family: Tree) -> None:
     family.environment[tree.MARKER_NAME] = b"outer.1:" + family.marker
     leader = family.start("exec sleep 300")
     deadline = time.monotonic() + 10
-    while (
-        Path(f"/proc/{leader.pid}/comm").read_text() != "sleep\n"
-    ):  # within execve(2) it shows no environment
+    program_name = Path(f"/proc/{leader.pid}/comm")
+    # Within execve(2), which changes the name first, a process shows no environment.
+    while program_name.read_text() != "sleep\n" or not tree.markers_of(leader.pid):
         assert time.monotonic() < deadline, "the program did not start"
     assert tree.markers_of(leader.pid) == [b"outer.1", family.marker]
     outer = tree.Leader(1 << 30, b"outer.1")
