@@ -1,6 +1,26 @@
 """Fixtures that every test may use."""
 
+import gc
+from collections.abc import Generator
+from typing import Any
+
 import pytest
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """Collect no garbage while a failure is put into words.
+
+    That parses source, and so does the report of an object that cannot be finalized. One inside the other is more than
+    CPython before 3.11.8 and 3.12.2 can take (python/cpython#106905): the whole run would end with a SystemError.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @pytest.fixture(scope="module", params=["asyncio", "trio"])
