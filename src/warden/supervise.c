@@ -21,6 +21,7 @@
 #define GIVE_UP_MS 5000   /* without one process less: report the survivors */
 #define LINGER_MS 20000   /* without the warden: nobody is left to report to */
 #define STACK_SIZE 16384
+#define SIGNAL_ROUNDS 16
 
 static struct {
     pid_t warden;
@@ -216,8 +217,33 @@ static void report_survivors(void) {
     state.report_owed = false;
 }
 
-static void signal_tree(const struct order *order) {
+/* Whoever was being forked while the others were found gets it in the next round. One that has a signal pending forks no
+ * more, so there are few rounds unless the signal is ignored. */
+static int signal_all(int number) {
+    static pid_t told[MOST_DESCENDANTS];
+    int told_count = 0, signalled = 0;
     pid_t self = getpid();
+    for (int round = 0; round < SIGNAL_ROUNDS; round++) {
+        int before = told_count;
+        descend(self, true, &descent);
+        for (int index = 0; index < descent.count && told_count < MOST_DESCENDANTS; index++) {
+            struct process_line line;
+            const struct descendant *found = &descent.entries[index];
+            int known = 0;
+            while (known < before && told[known] != found->pid)
+                known++;
+            if (known < before || !read_process_line(found->pid, &line) || line.state == 'Z' || line.state == 'X')
+                continue;
+            told[told_count++] = found->pid;
+            signalled += signal_descendant(found, self, number);
+        }
+        if (told_count == before)
+            break;
+    }
+    return signalled;
+}
+
+static void signal_tree(const struct order *order) {
     struct note note = {.type = NOTE_SIGNALLED, .token = order->token};
     if (order->target == TARGET_LEADER) {
         if (!state.leader_ended) {
@@ -227,13 +253,7 @@ static void signal_tree(const struct order *order) {
                 note.count = 0;
         }
     } else {
-        descend(self, true, &descent);
-        for (int index = 0; index < descent.count; index++) {
-            struct process_line line;
-            const struct descendant *found = &descent.entries[index];
-            if (read_process_line(found->pid, &line) && line.state != 'Z' && line.state != 'X')
-                note.count += signal_descendant(found, self, order->number);
-        }
+        note.count = signal_all(order->number);
     }
     send_note(&note, 0);
 }

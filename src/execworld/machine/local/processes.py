@@ -291,7 +291,7 @@ class LocalProcess:
 
     def _signal_tree(self, number: int) -> int:
         try:
-            return tree.signal_members(self._members(), number)
+            return tree.signal_all(self._members, number)
         except OSError:
             # No descriptor to look into /proc with. The group is reached without one, while its number is ours.
             if self._exit is None:

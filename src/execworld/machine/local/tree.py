@@ -26,6 +26,7 @@ MARKER_NAME: Final = b"EXECWORLD_TREE"
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _SWEEP_LIMIT_S: Final = 20.0
 _SETTLE_S: Final = 0.002
+_SIGNAL_ROUNDS: Final = 16
 _MAX_ENVIRONMENT_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -104,6 +105,23 @@ def group_alive(leader_pid: int) -> bool:
 def signal_members(members: Iterable[Member], number: int) -> int:
     """Send a signal to each member that still is the same process; returns how many got it."""
     return sum(_signal_member(member, number) for member in members)
+
+
+def signal_all(find: Callable[[], list[Member]], number: int) -> int:
+    """Send a signal once to each process that *find* finds, until it finds no further one; returns how many got it.
+
+    A process that was being forked while the others were found gets it in the next round. One that has a signal
+    pending forks no more (fork(2) is restarted after the handler), so rounds are few unless the signal is ignored.
+    """
+    told: set[Member] = set()
+    count = 0
+    for _ in range(_SIGNAL_ROUNDS):
+        fresh = [member for member in find() if member not in told]
+        if not fresh:
+            break
+        count += signal_members(fresh, number)
+        told.update(fresh)
+    return count
 
 
 def kill_members(find: Callable[[], list[Member]], limit_s: float = _SWEEP_LIMIT_S) -> list[Member]:

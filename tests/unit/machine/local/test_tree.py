@@ -294,3 +294,17 @@ async def test_group_alive_sees_background_jobs_only(
     os.kill(pid, signal.SIGKILL)
     await eventually(lambda: not running(pid), "the job ends")
     await eventually(lambda: not tree.group_alive(leader.pid), "nothing is left in the group")
+
+
+def test_a_signal_to_a_tree_reaches_whoever_is_found_later_and_nobody_twice() -> None:
+    """A child that was being forked while its parent was found is signalled in the next round."""
+    first, second = (subprocess.Popen(["sleep", "30"]) for _ in range(2))
+    try:
+        members = [tree.Member(process.pid, tree.start_ticks(process.pid)) for process in (first, second)]
+        rounds = iter([members[:1], members, members])
+        assert tree.signal_all(lambda: next(rounds), signal.SIGTERM) == 2
+        assert [process.wait(5) for process in (first, second)] == [-signal.SIGTERM] * 2
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.wait()
