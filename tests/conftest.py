@@ -1,10 +1,16 @@
 """Fixtures that every test may use."""
 
 import gc
+import signal
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Start from the usual answer to a hang-up: under nohup(1) every program that a test starts would ignore it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
