@@ -251,7 +251,11 @@ class MachineProcess(Process):
 
     @contextlib.contextmanager
     def _cancelled_at_end(self) -> Generator[None]:
-        with anyio.CancelScope() as scope:
+        """Go on until the handle is freed, also when the world around is cancelled.
+
+        How a command ended that is ended because of the cancellation, and what it says meanwhile, is still to be known.
+        """
+        with anyio.CancelScope(shield=True) as scope:
             self._scopes.add(scope)
             try:
                 yield
