@@ -45,7 +45,8 @@ def files(directory: Path) -> Iterator[Path]:
         ]
         for name in names:
             path = Path(parent, name)
-            if path.is_file() and not path.is_symlink():
+            # In a linked worktree .git is a file, with the path of the repository.
+            if name != ".git" and path.is_file() and not path.is_symlink():
                 yield path
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import signal
 from pathlib import Path
 
 import click
 
 from execworld.cli import exits
+from execworld.cli.documents import encode_document
 from execworld.cli.messages import say
 from execworld.cli.worlds import parse_config
 from execworld.seams import ConfigurationError, ProviderNotInstalled
@@ -47,6 +48,8 @@ def command(
         message = f"the contract suites need the Python package `{error.name}`"
         hint = "install it: pip install 'execworld[testing]'"
         raise ProviderNotInstalled(message, hint=hint) from error
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what was made is removed on the way out
     report = run_conformance(world, config, junit=junit, deviations=deviations, select=select, cwd=cwd)
     counts = {str(outcome): report.count(outcome) for outcome in ClauseOutcome}
     if as_json:
@@ -57,7 +60,7 @@ def command(
             "clauses": {clause: str(outcome) for clause, outcome in report.clauses.items()},
             "failed_tests": list(report.failed_tests),
         }
-        click.echo(json.dumps(document, indent=2))
+        click.echo(encode_document(document, indent=2), nl=False)
     else:
         if not report.conforms:
             click.echo(report.output)

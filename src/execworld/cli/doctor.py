@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 
 import click
 
 from execworld.cli.descriptors import Sink
+from execworld.cli.documents import encode_document
 from execworld.cli.exits import WORLD_FAILURE
 from execworld.cli.messages import is_terminal
 from execworld.cli.supervision import run_supervised
@@ -51,10 +51,11 @@ def command(as_json: bool) -> int:
     async def work() -> int:
         findings = [await _examine(name) for name in _names()]
         if as_json:
-            data = json.dumps([finding.as_dict() for finding in findings], indent=2) + "\n"
+            data = encode_document([finding.as_dict() for finding in findings], indent=2)
         else:
-            data = _table(findings) if is_terminal(1) else _plain(findings)
-        await Sink(1).write(data.encode("utf-8", "backslashreplace"))
+            text = _table(findings) if is_terminal(1) else _plain(findings)
+            data = text.encode("utf-8", "backslashreplace")
+        await Sink(1).write(data)
         return 0 if any(finding.probe.available for finding in findings) else WORLD_FAILURE
 
     return run_supervised(work)

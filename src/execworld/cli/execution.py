@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import anyio
 from anyio.abc import ByteSendStream
 
 from execworld.cli import exits
 from execworld.cli.descriptors import Sink, carries_input, read_chunks
+from execworld.cli.documents import encode_document
+from execworld.cli.hints import hint_of
 from execworld.cli.messages import Interrupted, note, report
 from execworld.cli.supervision import run_supervised
 from execworld.cli.worlds import WorldChoice
@@ -21,8 +25,10 @@ from execworld.seams import (
     CommandResult,
     ExecworldError,
     Output,
+    OutputCallback,
     OutputLimits,
     OutputStream,
+    Process,
     World,
 )
 from execworld.world import leaf_errors
@@ -64,8 +70,9 @@ def run_command(choice: WorldChoice, command: Command, *, as_json: bool) -> int:
     async def work() -> int:
         async with choice.open() as world:
             choice.announce(world)
-            outcome.result = await _execute(world, command, as_json=as_json)
-        return exits.code_of_result(outcome.result)
+            outcome.world = world
+            result = await _execute(world, command, outcome if as_json else None)
+        return exits.code_of_result(result)
 
     if not as_json:
         return run_supervised(work)
@@ -73,7 +80,7 @@ def run_command(choice: WorldChoice, command: Command, *, as_json: bool) -> int:
         code = run_supervised(work)
     except Exception as error:  # noqa: BLE001 - whatever it is, the reader of the object is told in the object
         code = outcome.take(error)
-    anyio.run(_print, json.dumps(outcome.as_dict()).encode("ascii") + b"\n")
+    anyio.run(_print, encode_document(outcome.as_dict()))
     return code
 
 
@@ -81,7 +88,7 @@ async def _print(data: bytes) -> None:
     await Sink(STDOUT).write(data)
 
 
-async def _execute(world: World, command: Command, *, as_json: bool) -> CommandResult:
+async def _execute(world: World, command: Command, outcome: _Outcome | None) -> CommandResult:
     if command.tty:
         from execworld.cli.terminals import run_on_terminal  # termios is of no use to anything else
 
@@ -94,19 +101,43 @@ async def _execute(world: World, command: Command, *, as_json: bool) -> CommandR
             grace_s=command.grace_s,
             forward_stdin=command.forward_stdin is not False,
         )
-    if as_json:
-        return await _run(world, command, JSON_LIMITS)
+    if outcome is not None:
+        return await _run_for(outcome, world, command)
+    return await _run_streaming(world, command)
+
+
+async def _run_for(outcome: _Outcome, world: World, command: Command) -> CommandResult:
+    """Run *command* and let *outcome* know its result, also that of one which was ended because we were told to end."""
+    process: Process | None = None
+    try:
+        async with _started(world, command, JSON_LIMITS) as process:
+            outcome.result = await _wait(process)
+    finally:
+        if outcome.result is None and process is not None and not process.running:
+            with anyio.CancelScope(shield=True), contextlib.suppress(ExecworldError):
+                outcome.result = await process.wait()
+    assert outcome.result is not None
+    return outcome.result
+
+
+async def _run_streaming(world: World, command: Command) -> CommandResult:
+    result: CommandResult | None = None
     with Streams() as streams:
-        result = await _run(world, command, NOTHING_KEPT, streams)
+        limit_s = command.timeout_s
+        abandon: Callable[[], Coroutine[Any, Any, None]] | None = None
+        if limit_s is not None:
+            abandon = partial(streams.abandon_after, limit_s + command.grace_s + _READER_PATIENCE_S)
+        async with _started(world, command, NOTHING_KEPT, streams.deliver) as process:
+            result = await _wait(process, abandon)
+    assert result is not None
     tell_of(result)
     return result
 
 
-async def _run(
-    world: World, command: Command, limits: OutputLimits, streams: Streams | None = None
-) -> CommandResult:
-    result: CommandResult | None = None
-    async with world.subprocess.start(
+def _started(
+    world: World, command: Command, limits: OutputLimits, on_output: OutputCallback | None = None
+) -> AbstractAsyncContextManager[Process]:
+    return world.subprocess.start(
         list(command.argv),
         cwd=command.cwd,
         env=command.variables,
@@ -114,17 +145,21 @@ async def _run(
         limits=limits,
         timeout_s=command.timeout_s,
         grace_s=command.grace_s,
-        on_output=None if streams is None else streams.deliver,
-    ) as process:
-        async with anyio.create_task_group() as tasks:
-            if process.stdin is not None:
-                tasks.start_soon(_forward, process.stdin)
-            if streams is not None and command.timeout_s is not None:
-                tasks.start_soon(
-                    streams.abandon_after, command.timeout_s + command.grace_s + _READER_PATIENCE_S
-                )
-            result = await process.wait()
-            tasks.cancel_scope.cancel()
+        on_output=on_output,
+    )
+
+
+async def _wait(
+    process: Process, abandon: Callable[[], Coroutine[Any, Any, None]] | None = None
+) -> CommandResult:
+    result: CommandResult | None = None
+    async with anyio.create_task_group() as tasks:
+        if process.stdin is not None:
+            tasks.start_soon(_forward, process.stdin)
+        if abandon is not None:
+            tasks.start_soon(abandon)
+        result = await process.wait()
+        tasks.cancel_scope.cancel()
     assert result is not None
     return result
 
@@ -188,6 +223,7 @@ class _Outcome:
     """What is known at the end, however it came."""
 
     def __init__(self) -> None:
+        self.world: World | None = None
         self.result: CommandResult | None = None
         self.status: str | None = None
         self.interrupted_by: int | None = None
@@ -204,7 +240,8 @@ class _Outcome:
         self.status = "error"
         known = [leaf for leaf in leaf_errors(error) if isinstance(leaf, ExecworldError)]
         if known:
-            self.error = known[0].as_dict()
+            hint = hint_of(known[0])
+            self.error = known[0].as_dict() | ({"hint": hint} if hint else {})
             return exits.code_of_error(known[0])
         self.error = {"code": "INTERNAL", "message": f"{type(error).__name__}: {error}", "retryable": None}
         return report(error)
@@ -216,6 +253,12 @@ class _Outcome:
         )
         unknown: object = None
         fields = dict.fromkeys(_RESULT_FIELDS, unknown)
+        if self.world is not None:
+            fields |= {
+                "world_id": self.world.world_id,
+                "view_id": self.world.view_id,
+                "enforcement": self.world.enforcement.as_dict(),
+            }
         if result is not None:
             fields |= {name: getattr(result, name) for name in _RESULT_FIELDS}
             fields |= {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import stat
 import time
 from collections.abc import Iterable
 from typing import Final
 
+from execworld.cli.documents import encode_document
 from execworld.seams import DirectoryEntry, FileKind, encode_path, printable_path
 
 _TYPE_BITS: Final = {
@@ -33,8 +33,8 @@ def format_names(entries: Iterable[DirectoryEntry], *, terminal: bool, end: byte
 
 
 def format_json(entries: Iterable[DirectoryEntry]) -> bytes:
-    """A list of objects. A byte of a name that is not UTF-8 is a lone surrogate, which `encode_path` turns back."""
-    return json.dumps([_as_dict(entry) for entry in entries], indent=2).encode("ascii") + b"\n"
+    """A list of objects; a name that is not UTF-8 is given as bytes too (see `encode_document`)."""
+    return encode_document([_as_dict(entry) for entry in entries], indent=2)
 
 
 def _details(entry: DirectoryEntry) -> bytes:

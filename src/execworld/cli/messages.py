@@ -8,6 +8,7 @@ import traceback
 from typing import Final
 
 from execworld.cli import exits
+from execworld.cli.hints import hint_of
 from execworld.seams import ExecworldError
 from execworld.world import environment_variable, leaf_errors
 
@@ -64,8 +65,8 @@ def report(error: BaseException) -> int:
 def _report_leaf(error: BaseException) -> int:
     if isinstance(error, ExecworldError):
         say(f"execworld: error [{error.code}]: {error.message}")
-        if error.hint:
-            say(f"hint: {error.hint}")
+        if hint := hint_of(error):
+            say(f"hint: {hint}")
         return exits.code_of_error(error)
     say(f"execworld: error [INTERNAL]: {type(error).__name__}: {error}")
     say("hint: this is a fault in execworld or in a provider; EXECWORLD_DEBUG=1 shows where")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -48,13 +49,21 @@ def test_names_on_a_terminal_cannot_move_the_cursor(session: OpenSession, strang
     assert b"\x1b" not in terminal.output
 
 
-def test_names_in_json_are_reversible(execworld: Run, strange: Path) -> None:
-    entries = json.loads(execworld("fs", "ls", "-w", "local", "--json", str(strange)).stdout)
-    names = [entry["name"].encode("utf-8", "surrogateescape") for entry in entries]
-    assert sorted(names) == sorted(STRANGE)
+def exact(entry: dict[str, str], field: str) -> bytes:
+    encoded = entry.get(f"{field}_base64")
+    return entry[field].encode("utf-8") if encoded is None else base64.b64decode(encoded)
+
+
+def test_names_in_json_are_reversible_and_text(execworld: Run, strange: Path) -> None:
+    """Many readers of JSON refuse lone surrogates, so that not even the other names could be read."""
+    printed = execworld("fs", "ls", "-w", "local", "--json", str(strange)).stdout
+    assert b"\\ud" not in printed.replace(json.dumps("漢字")[1:-1].encode(), b"")
+    entries = json.loads(printed)
+    assert sorted(exact(entry, "name") for entry in entries) == sorted(STRANGE)
+    assert [entry["name"] for entry in entries if "name_base64" in entry] == ["go\\xff.t"]
     assert {entry["kind"] for entry in entries} == {"file"}
     for entry in entries:
-        path = entry["path"].encode("utf-8", "surrogateescape")
+        path = exact(entry, "path")
         assert execworld("fs", "cat", "-w", "local", path).stdout == os.path.basename(path)
 
 
@@ -93,6 +102,17 @@ def test_what_cannot_be_read_is_an_error_with_a_code(execworld: Run, tmp_path: P
     assert finished.returncode == 1
     assert finished.stderr.startswith(b"execworld: error [FS_")
     assert finished.stdout == b""
+
+
+def test_hints_are_words_of_the_command_line(execworld: Run, tmp_path: Path) -> None:
+    (tmp_path / "dir" / "below").mkdir(parents=True)
+    (tmp_path / "file").write_text("x")
+    removed = execworld("fs", "rm", "-w", "local", "dir", cwd=tmp_path)
+    assert b"\nhint: add -r to " in removed.stderr
+    put = execworld("fs", "put", "-w", "local", "file", "absent/file", cwd=tmp_path)
+    assert b"\nhint: make the directory first: execworld run -- mkdir -p" in put.stderr
+    ran = execworld("run", "-w", "local", "--json", "--cwd", "absent", "--", "true", cwd=tmp_path)
+    assert json.loads(ran.stdout)["error"]["hint"] == "make it, or choose another with --cwd"
 
 
 def test_one_bad_file_does_not_hide_the_others(execworld: Run, tmp_path: Path) -> None:

@@ -437,6 +437,48 @@ def test_the_object_of_an_interruption(start: Start, eventually: Eventually, sle
     assert (program.returncode, facts["status"], facts["interrupted_by"]) == (130, "interrupted", 2)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_object_of_an_interruption_tells_how_the_command_ended(
+    start: Start, eventually: Eventually, sleeper: Sleeper, number: signal.Signals
+) -> None:
+    program = start(*LOCAL, "--json", *sh(f"echo before; sleep {sleeper.seconds}"))
+    eventually(sleeper.alive, "the command did not start")
+    program.send_signal(number)
+    facts = json.loads(program.communicate(timeout=20)[0])
+    assert (facts["status"], facts["interrupted_by"], facts["error"]) == ("interrupted", number, None)
+    assert (facts["exit_code"], facts["signal"], facts["cancelled"]) == (None, signal.SIGTERM, True)
+    assert facts["stdout"]["text"] == "before\n"
+    assert facts["tree"]["gone"]
+    assert facts["usage"]["peak_memory_bytes"] > 0
+    assert facts["enforcement"]["kill.tree"]["state"] == "partial"
+    assert facts["world_id"].startswith("local:")
+
+
+def test_what_a_command_says_when_it_is_told_to_end_is_shown(start: Start) -> None:
+    program = start(
+        *LOCAL, "-q", *sh("trap 'echo farewell; exit 3' TERM; echo ready; while :; do sleep 0.1; done")
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == b"ready\n"
+    program.send_signal(signal.SIGINT)
+    assert program.communicate(timeout=20)[0] == b"farewell\n"
+    assert program.returncode == 130
+
+
+def test_the_object_of_a_command_that_did_not_start_names_its_world(execworld: Run) -> None:
+    facts = document(execworld(*LOCAL, "--json", "--", "no-such-program"))
+    assert facts["world_id"].startswith("local:")
+    assert facts["enforcement"]["kill.tree"]["state"] == "partial"
+    assert facts["exit_code"] is None
+
+
+def test_the_object_is_json_for_every_reader(execworld: Run) -> None:
+    """A lone surrogate is refused by many: names that are not UTF-8 are escaped, and given as bytes beside it."""
+    finished = execworld(*LOCAL, "--json", "--", b"no-such-\xff-program")
+    assert b"\\ud" not in finished.stdout
+    assert "no-such-\\xff-program" in document(finished)["error"]["message"]
+
+
 # The program itself
 
 
