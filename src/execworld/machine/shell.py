@@ -116,7 +116,7 @@ class MachineShell(Shell):
                 "this world has no shell",
                 op=op,
                 world=self.world_id,
-                hint="run programs with subprocess instead",
+                hint="run a program with its arguments instead",
             )
         if not command.strip():
             raise CommandInvalid("the command is blank", op=op, world=self.world_id)

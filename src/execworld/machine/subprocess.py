@@ -118,7 +118,7 @@ class MachineSubprocess(Subprocess):
                 f"cannot resolve the relative path {printable_path(name)} without a working directory",
                 op=op,
                 world=self.world_id,
-                hint="pass cwd, or an absolute path",
+                hint="name a working directory, or the absolute path",
             )
         command = self._command([name], cwd, env, op)
         batch = Batch()
@@ -147,7 +147,10 @@ class MachineSubprocess(Subprocess):
         self._check(op)
         if StreamMode.PIPE in (stdout, stderr):
             raise CommandInvalid(
-                "run() cannot hand out a pipe", op=op, world=self.world_id, hint="use start(), or on_output"
+                "run() cannot hand out a pipe",
+                op=op,
+                world=self.world_id,
+                hint="start the command instead",
             )
         options = self._options(stdout, stderr, limits, timeout_s, grace_s, stdin, False, on_output, op)
         process = await self._spawn(self._command(argv, cwd, env, op), options, op)
@@ -269,7 +272,7 @@ class MachineSubprocess(Subprocess):
                 "the command is one string, not a sequence of arguments",
                 op=op,
                 world=self.world_id,
-                hint="pass a list; a command string is for the shell",
+                hint="give a list of arguments; a command string is for the shell",
             )
         arguments = tuple(
             self._bytes(argument, f"argument {position}", op) for position, argument in enumerate(argv)
@@ -284,7 +287,7 @@ class MachineSubprocess(Subprocess):
                     "the working directory is empty",
                     op=op,
                     world=self.world_id,
-                    hint="leave cwd out for that of the world",
+                    hint="leave it out for that of the world",
                 )
         return _Command(arguments, directory, command_environment(self._environment, env))
 
@@ -342,7 +345,7 @@ class MachineSubprocess(Subprocess):
                 f"cannot enter the working directory {printable_path(command.cwd)}: {_reason(status)}",
                 op=op,
                 world=self.world_id,
-                hint="create it, or pass another cwd",
+                hint="make it, or choose another",
             )
         if failure.step == found.index:
             return self._lookup_error(command, status, op)

@@ -51,8 +51,9 @@ async def test_c099_an_edit_makes_no_twin(world: World) -> None:
     """A path that does not exist is an error that says so, and neither the file nor a folder above it appears."""
     await world.fs.write_text("old/f", "text\n")
     await world.fs.rename("old", "new")
-    with pytest.raises(StaleVersion, match="does not exist"):
+    with pytest.raises(StaleVersion, match="does not exist") as caught:
         await world.fs.edit_text("old/f", "text", "other")
+    assert "may have been moved" in caught.value.hint  # not: write it, which would make the twin
     assert [entry.name for entry in await world.fs.list_directory(".")] == ["new"]
     assert await world.fs.read_text("new/f") == "text\n"
 

@@ -185,7 +185,7 @@ class Call:
             path=self.location.given,
             op=self.op,
             world=self.access.world_id,
-            hint="include more of the text around it, or pass replace_all=True",
+            hint="include more of the text around it, or ask for all of them to be replaced",
         )
 
     def failure(self, failure: BatchFailed) -> FileError:

@@ -68,9 +68,7 @@ async def copy(call: Call, target: Location, *, recursive: bool, replace: bool) 
     elif kind is not KindMask.DIRECTORY:
         raise call.refusal(NotRegularFile, f"it is {kind_words(kind)}")
     elif not recursive:
-        raise call.refusal(
-            NotRegularFile, "it is a directory", hint="pass recursive=True to copy it as a tree"
-        )
+        raise call.refusal(NotRegularFile, "it is a directory", hint="ask for a recursive copy")
     else:
         origin, canonical = results.get(real_source), results.get(real_target)
         if (
@@ -110,7 +108,7 @@ class _Publication:
     def error(self, failure: BatchFailed) -> FileError:
         status, path = failure.error.status, self.target.display
         if status == errno.EEXIST or (status in (errno.EISDIR, errno.ENOTEMPTY) and not self.replace):
-            hint = "pass replace=True to replace it"
+            hint = "ask for it to be replaced"
             return self.call.error(errno.EEXIST, kind=FileAlreadyExists, path=path, hint=hint)
         return self.call.error(status, path=path)
 
@@ -166,7 +164,7 @@ async def _copy_file(call: Call, target: Location, *, replace: bool) -> None:
         if failure.step <= stat.index + 1:
             raise call.failure(failure) from failure
         if failure.error.status == CheckStatus.KIND:
-            hint = "pass replace=True to replace it"
+            hint = "ask for it to be replaced"
             raise call.error(errno.EEXIST, path=target.display, hint=hint) from failure
         raise publication.error(failure) from failure
     handles = (results[source], results[copy], results[parent])

@@ -68,7 +68,7 @@ async def make_directory(call: Call, *, parents: bool, exist_ok: bool, mode: int
             if status == errno.ENOENT and failure.step == stat.index:
                 raise call.error(errno.EEXIST, text="a link that leads nowhere is there") from failure
             if status == errno.ENOENT:
-                hint = "" if parents else "pass parents=True to make it"
+                hint = "" if parents else "make the parent first, or ask for parents to be made"
                 raise call.error(status, text="its parent directory does not exist", hint=hint) from failure
             raise call.error(status) from failure
 
@@ -154,7 +154,10 @@ def _rename_error(call: Call, target: Location, failure: BatchFailed) -> FileErr
         )
     if status == errno.EEXIST:
         return call.error(
-            status, kind=FileAlreadyExists, path=target.display, hint="pass replace=True to replace it"
+            status,
+            kind=FileAlreadyExists,
+            path=target.display,
+            hint="ask for it to be replaced",
         )
     if status in (errno.ENOTEMPTY, errno.EISDIR):
         return call.error(status, path=target.display)

@@ -75,15 +75,18 @@ _TEXTS: Final[Mapping[int, str]] = {
 
 _HINTS: Final[Mapping[int, str]] = {
     errno.EISDIR: "list the directory instead",
-    errno.ENOTEMPTY: "remove it with recursive=True",
+    errno.ENOTEMPTY: "ask for its removal with everything in it",
     errno.EXDEV: "copy it and remove the source",
     errno.ENOSPC: "free some space or write elsewhere",
     errno.EDQUOT: "free some space or write elsewhere",
     errno.EMFILE: "close some files first",
     CheckStatus.VERSION: "read it again and repeat the change",
-    CheckStatus.LINKS: "pass break_hard_links=True to replace this name only",
+    CheckStatus.LINKS: "ask for its hard links to be broken, to replace this name only",
     CheckStatus.SIZE: "read a range or stream it",
 }
+
+MOVED_HINT: Final = "it may have been moved or removed: look for it before another is written in its place"
+"""For a file that was to be changed and is not there: writing a new one under the old name would make a twin."""
 
 # A repetition may well succeed, and does no harm.
 _TRANSIENT: Final = frozenset(

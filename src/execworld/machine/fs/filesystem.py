@@ -20,6 +20,7 @@ from execworld.machine.fs import (
     watching,
 )
 from execworld.machine.fs.access import Call, FileAccess
+from execworld.machine.fs.errors import MOVED_HINT
 from execworld.machine.fs.information import file_info, file_version, version_demand
 from execworld.machine.fs.paths import Location
 from execworld.machine.fs.text import TextError, decode_text, encode_text, exact_encoding, with_line_feeds
@@ -317,7 +318,7 @@ class MachineFileSystem(FileSystem):
             results = await call.run(batch)
         except BatchFailed as failure:
             if failure.error.status in _NOTHING:
-                raise call.refusal(StaleVersion, "it does not exist", hint="write it instead") from failure
+                raise call.refusal(StaleVersion, "it does not exist", hint=MOVED_HINT) from failure
             raise _edit_error(call, failure) from failure
         data = results[content]
         if len(data) == MAX_TRANSFER_BYTES:
@@ -417,7 +418,8 @@ def _edit(
 def _edit_error(call: Call, failure: BatchFailed) -> Exception:
     if failure.error.status == CheckStatus.LINKS:
         return call.error(
-            CheckStatus.LINKS, hint="write it with break_hard_links=True to replace this name only"
+            CheckStatus.LINKS,
+            hint="write it whole and ask for its hard links to be broken, to replace this name only",
         )
     if failure.error.status == CheckStatus.SIZE:
         return call.error(CheckStatus.SIZE, kind=TooLarge, hint="edit it with a command")

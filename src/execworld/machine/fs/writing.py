@@ -25,7 +25,7 @@ from execworld.machine.batch import (
     StepError,
 )
 from execworld.machine.fs.access import Call
-from execworld.machine.fs.errors import kind_words
+from execworld.machine.fs.errors import MOVED_HINT, kind_words
 from execworld.machine.fs.information import file_version, version_demand
 from execworld.machine.fs.parents import missing_directories
 from execworld.machine.fs.paths import join
@@ -519,16 +519,15 @@ class AtomicWrite:
         if plan.before is not None and plan.before.index < len(failure.results.values):
             before = failure.results.get(plan.before)
         if role is _Role.PARENT and status == errno.ENOENT and isinstance(expected, FileVersion):
-            return call.refusal(StaleVersion, "it does not exist any more", hint="read it again")
+            return call.refusal(StaleVersion, "it does not exist any more", hint=MOVED_HINT)
         if role is _Role.PARENT and status == errno.ENOENT and not self._demand.parents:
-            return call.error(
-                status, text="its directory does not exist", hint="pass parents=True to make it"
-            )
+            hint = "make the directory first, or ask for parents to be made"
+            return call.error(status, text="its directory does not exist", hint=hint)
         if role is _Role.PARENT and status == errno.ELOOP:
             return call.error(errno.ENOTDIR)
         if role is _Role.TARGET and status == CheckStatus.KIND:
             if before is None:
-                return call.refusal(StaleVersion, "it does not exist any more", hint="read it again")
+                return call.refusal(StaleVersion, "it does not exist any more", hint=MOVED_HINT)
             if expected == "absent":
                 return await self._in_the_way(before)
             return call.failure(failure)
@@ -539,7 +538,7 @@ class AtomicWrite:
             return call.error(CheckStatus.VERSION)
         if role is _Role.PUBLICATION:
             if isinstance(expected, FileVersion) and status == errno.ENOENT:
-                return call.refusal(StaleVersion, "it was removed meanwhile", hint="read it again")
+                return call.refusal(StaleVersion, "it was removed meanwhile", hint=MOVED_HINT)
             if expected == "absent" and status == errno.EEXIST:
                 return await self._in_the_way(None)
             if status in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
