@@ -13,6 +13,7 @@ from execworld.cli import exits
 from execworld.cli.descriptors import Sink
 from execworld.cli.listing import format_json, format_names
 from execworld.cli.messages import is_terminal, note, report, say
+from execworld.cli.piping import STANDARD_STREAM, read_to_stdout, write_from_stdin
 from execworld.cli.progress import show_progress
 from execworld.cli.supervision import run_supervised
 from execworld.cli.transfer import Transfer
@@ -35,11 +36,19 @@ PUT_EPILOG = """\b
 Examples:
   execworld fs put -w docker://debian:bookworm notes.md /project/
   execworld fs put -w ssh://user@host -r src /project/src
+  git diff | execworld fs put -w local - /tmp/change.patch
+
+\b
+`-` is standard input; a file of that name is `./-`.
 """
 GET_EPILOG = """\b
 Examples:
   execworld fs get -w ssh://user@host /var/log/app.log
   execworld fs get -w ssh://user@host -r /project/out results
+  execworld fs get -w local /tmp/change.patch - | git apply
+
+\b
+`-` is standard output; a file of that name is `./-`.
 """
 
 
@@ -85,13 +94,10 @@ def cat_command(world_name: str | None, config: dict[str, str], quiet: bool, pat
     """Write the content of files to standard output, byte for byte."""
 
     async def work(fs: FileSystem) -> int:
-        sink = Sink(_STDOUT)
         code = 0
         for path in paths:
             try:
-                async with fs.open_reader(os.fsencode(path)) as chunks:
-                    async for chunk in chunks:
-                        await sink.write(chunk)
+                await read_to_stdout(fs, os.fsencode(path))
             except FileError as error:
                 code = report(error)
         return code
@@ -118,7 +124,14 @@ def put_command(
     and the exit code is then 1.
     """
 
+    piped = STANDARD_STREAM in sources
+    if piped and (recursive or len(sources) > 1):
+        raise click.UsageError("`-` is one file, and goes alone")
+
     async def work(fs: FileSystem) -> int:
+        if piped:
+            await write_from_stdin(fs, os.fsencode(target))
+            return 0
         async with open_world("local") as here:
             return await _transfer(here.fs, fs, sources, target, recursive=recursive, quiet=quiet)
 
@@ -139,7 +152,14 @@ def get_command(
     and the exit code is then 1.
     """
 
+    piped = target == STANDARD_STREAM
+    if piped and recursive:
+        raise click.UsageError("`-` is one file, and no directory")
+
     async def work(fs: FileSystem) -> int:
+        if piped:
+            await read_to_stdout(fs, os.fsencode(source))
+            return 0
         async with open_world("local") as here:
             return await _transfer(fs, here.fs, (source,), target, recursive=recursive, quiet=quiet)
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import select
 import signal
 import socket
 import stat
@@ -102,6 +103,52 @@ def test_what_cannot_be_read_is_an_error_with_a_code(execworld: Run, tmp_path: P
     assert finished.returncode == 1
     assert finished.stderr.startswith(b"execworld: error [FS_")
     assert finished.stdout == b""
+
+
+def test_standard_input_is_put_and_a_file_is_got_to_standard_output(execworld: Run, tmp_path: Path) -> None:
+    data = os.urandom(3_000_000)
+    put = execworld("fs", "put", "-w", "local", "-", "file", stdin=data, cwd=tmp_path)
+    assert (put.returncode, put.stdout, put.stderr) == (0, b"", b"")
+    assert (tmp_path / "file").read_bytes() == data
+    assert os.listdir(tmp_path) == ["file"]
+    got = execworld("fs", "get", "-w", "local", "file", "-", cwd=tmp_path)
+    assert (got.returncode, got.stdout == data, got.stderr) == (0, True, b"")
+    assert execworld("fs", "put", "-w", "local", "-", "empty", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "empty").read_bytes() == b""
+
+
+def test_a_stream_needs_a_name_and_goes_alone(execworld: Run, tmp_path: Path) -> None:
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "-").write_text("of that name")
+    for target in ("dir", "dir/", "absent/"):
+        finished = execworld("fs", "put", "-w", "local", "-", target, stdin=b"x", cwd=tmp_path)
+        assert (finished.returncode, finished.stdout) == (1, b"")
+        assert b"[FS_NOT_REGULAR_FILE]" in finished.stderr
+        assert b"hint: name the file in it" in finished.stderr
+    assert execworld("fs", "get", "-w", "local", "dir", "-", cwd=tmp_path).returncode == 1
+    assert execworld("fs", "put", "-w", "local", "-r", "-", "x", stdin=b"x", cwd=tmp_path).returncode == 2
+    assert execworld("fs", "put", "-w", "local", "-", "dir", "x", stdin=b"x", cwd=tmp_path).returncode == 2
+    assert execworld("fs", "get", "-w", "local", "-r", "dir", "-", cwd=tmp_path).returncode == 2
+    assert execworld("fs", "put", "-w", "local", "./-", "copy", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "copy").read_text() == "of that name"
+    assert sorted(os.listdir(tmp_path)) == ["-", "copy", "dir"]
+
+
+def test_an_interrupted_stream_leaves_nothing(eventually: Eventually, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "execworld.cli", "fs", "put", "-w", "local", "-", str(tmp_path / "file")]
+    os.write(writing, b"begun")
+    with subprocess.Popen(command, stdin=reading, stderr=subprocess.PIPE) as program:
+        try:
+            eventually(lambda: not select.select([reading], [], [], 0)[0], "the input was not read")
+            program.send_signal(signal.SIGINT)
+            _, errors = program.communicate(timeout=20)
+        finally:
+            program.kill()
+    os.close(reading)
+    os.close(writing)
+    assert (program.returncode, errors) == (130, b"")
+    assert os.listdir(tmp_path) == []
 
 
 def test_hints_are_words_of_the_command_line(execworld: Run, tmp_path: Path) -> None:
