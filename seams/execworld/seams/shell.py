@@ -64,6 +64,7 @@ class Shell(ABC):
         cwd: WorldPath | None = None,
         env: EnvironmentOverrides | None = None,
         stdin: bytes | None = None,
+        pipe_stdin: bool = False,
         merge_stderr: bool = False,
         limits: OutputLimits | None = None,
         timeout_s: float | None = None,

@@ -103,7 +103,8 @@ async def _execute(world: World, command: Command, outcome: _Outcome | None) -> 
         )
     if outcome is not None:
         return await _run_for(outcome, world, command)
-    return await _run_streaming(world, command)
+    start = partial(_started, world, command, NOTHING_KEPT)
+    return await run_streaming(start, timeout_s=command.timeout_s, grace_s=command.grace_s)
 
 
 async def _run_for(outcome: _Outcome, world: World, command: Command) -> CommandResult:
@@ -120,14 +121,19 @@ async def _run_for(outcome: _Outcome, world: World, command: Command) -> Command
     return outcome.result
 
 
-async def _run_streaming(world: World, command: Command) -> CommandResult:
+async def run_streaming(
+    start: Callable[[OutputCallback], AbstractAsyncContextManager[Process]],
+    *,
+    timeout_s: float | None,
+    grace_s: float,
+) -> CommandResult:
+    """Start a command with our streams as its own and wait for it."""
     result: CommandResult | None = None
     with Streams() as streams:
-        limit_s = command.timeout_s
         abandon: Callable[[], Coroutine[Any, Any, None]] | None = None
-        if limit_s is not None:
-            abandon = partial(streams.abandon_after, limit_s + command.grace_s + _READER_PATIENCE_S)
-        async with _started(world, command, NOTHING_KEPT, streams.deliver) as process:
+        if timeout_s is not None:
+            abandon = partial(streams.abandon_after, timeout_s + grace_s + _READER_PATIENCE_S)
+        async with start(streams.deliver) as process:
             result = await _wait(process, abandon)
     assert result is not None
     tell_of(result)

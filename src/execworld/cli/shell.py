@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Final
+import shlex
+from contextlib import AbstractAsyncContextManager
 
 import click
 
 from execworld.cli import exits
-from execworld.cli.execution import NOTHING_KEPT, STDIN, Streams, tell_of
+from execworld.cli.execution import NOTHING_KEPT, STDIN, run_streaming
 from execworld.cli.messages import is_terminal
 from execworld.cli.run import environment, seconds
 from execworld.cli.supervision import run_supervised
 from execworld.cli.worlds import WorldChoice, world_options
-from execworld.seams import DEFAULT_GRACE_S, CommandNotFound, World
-
-_SCRIPT_LIMIT_BYTES: Final = 100_000
-"""One argument of a program may have 131,072 bytes (execve(2)), and that is how a script gets to the shell."""
+from execworld.seams import DEFAULT_GRACE_S, CommandNotFound, OutputCallback, Process, World
 
 EPILOG = """\b
 Examples:
   execworld shell -w local
   execworld shell -w docker://debian:bookworm
-  echo 'uname -a; id' | execworld shell -w local
+  execworld shell -w local < script.sh
+
+\b
+Without a terminal, commands are read from standard input to its end, as `sh -s` does; what they
+read themselves is what follows them there.
 
 Exit codes are those of `execworld run`.
 """
@@ -60,13 +61,12 @@ def command(
     variables: dict[str, str],
     cwd: str | None,
 ) -> int:
-    """Open the world's shell on this terminal, or run a script from standard input.
+    """Open the world's shell on this terminal, or run commands from standard input.
 
     Everything that it left running ends with it.
     """
     choice = WorldChoice(world_name, config, quiet)
     interactive = is_terminal(STDIN)
-    script = "" if interactive else _read_script()
 
     async def work() -> int:
         async with choice.open() as world:
@@ -84,19 +84,21 @@ def command(
                     forward_stdin=True,
                 )
                 return exits.code_of_result(result)
-            if not script.strip():
-                return 0
-            with Streams() as streams:
-                result = await world.shell.run(
-                    script,
+            shell = f"exec {shlex.quote(_shell_of(world))} -s"
+
+            def start(on_output: OutputCallback) -> AbstractAsyncContextManager[Process]:
+                return world.shell.start(
+                    shell,
                     cwd=cwd,
                     env=variables,
+                    pipe_stdin=True,
                     limits=NOTHING_KEPT,
                     timeout_s=timeout_s,
                     grace_s=grace_s,
-                    on_output=streams.deliver,
+                    on_output=on_output,
                 )
-            tell_of(result)
+
+            result = await run_streaming(start, timeout_s=timeout_s, grace_s=grace_s)
             return exits.code_of_result(result)
 
     return run_supervised(work)
@@ -107,14 +109,3 @@ def _shell_of(world: World) -> str:
         message = f"world {world.identity.kind} has no shell"
         raise CommandNotFound(message, world=world.world_id, hint="run a program with `execworld run`")
     return world.shell.path
-
-
-def _read_script() -> str:
-    data = sys.stdin.buffer.read(_SCRIPT_LIMIT_BYTES + 1)
-    if len(data) > _SCRIPT_LIMIT_BYTES:
-        message = (
-            f"the script is longer than {_SCRIPT_LIMIT_BYTES} bytes; "
-            "put it into the world with `execworld fs put` and run it with `execworld run`"
-        )
-        raise click.UsageError(message)
-    return data.decode("utf-8", "surrogateescape")

@@ -181,6 +181,20 @@ class ShellContract(ContractSuite):
         async with world.shell.start("echo x; exit 3", merge_stderr=True, cwd=scratch) as process:
             assert (await process.wait()).exit_code == 3
 
+    async def test_S70_a_started_command_can_be_fed(self, world: World) -> None:
+        """What is written to the input of a started command reaches it as it is written, and closing is the end."""
+        async with world.shell.start("read x; echo $x; cat", pipe_stdin=True) as process:
+            assert process.stdin is not None
+            await process.stdin.send(b"first\n")
+
+            async def answered() -> bool:
+                return process.read_output(OutputStream.STDOUT).data == b"first\n"
+
+            await eventually(answered, "input does not reach a command before its end")
+            await process.stdin.send(b"rest")
+            await process.stdin.aclose()
+            assert (await process.wait()).stdout.data == b"first\nrest"
+
     async def test_S69_a_pipeline_has_the_status_of_the_shell(self, world: World) -> None:
         """The status is the shell's own: a stage without a match is no failure of the whole, and a failing last
         stage is."""
