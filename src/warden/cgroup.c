@@ -1,6 +1,7 @@
 #include "cgroup.h"
 
 #include "descend.h"
+#include "lockdown.h"
 #include "sys.h"
 
 #include <fcntl.h>
@@ -37,6 +38,7 @@ const char *cgroup_own_path(void) { return own_path; }
 bool cgroup_used(void) { return used; }
 void cgroup_disable(void) { used = false; }
 int cgroup_parent(void) { return parent; }
+const char *cgroup_prefix(void) { return parent_name; }
 
 /* Value of a line "hierarchy:controllers:path" of /proc/self/cgroup. */
 static bool find_own_path(const char *controller, char *into, size_t size) {
@@ -96,6 +98,8 @@ static int open_own(const char *type, const char *controller) {
     return fd;
 }
 
+int cgroup_open_own_v1(const char *controller) { return open_own("cgroup", controller); }
+
 static bool file_has_word(int directory, const char *name, const char *word) {
     char text[512];
     int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
@@ -108,6 +112,29 @@ static bool file_has_word(int directory, const char *name, const char *word) {
         if (strcmp(part, word) == 0)
             return true;
     return false;
+}
+
+static int hand_down(int directory, const char *controller) {
+    char text[32];
+    if (file_has_word(directory, "cgroup.subtree_control", controller))
+        return 0;
+    if (!file_has_word(directory, "cgroup.controllers", controller))
+        return ENOENT;
+    int size = snprintf(text, sizeof text, "+%s", controller);
+    int fd = openat(directory, "cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    int error = RETRY(write(fd, text, (size_t)size)) == size ? 0 : errno;
+    close(fd);
+    return error;
+}
+
+int cgroup_delegate(const char *controller) {
+    if (!used)
+        return ENOENT;
+    /* Fails with EBUSY where the group has processes of its own, unless it is the root. */
+    int error = hand_down(base, controller);
+    return error ? error : hand_down(parent, controller);
 }
 
 static unsigned long long start_time(pid_t pid) {
@@ -150,9 +177,9 @@ void cgroup_remove_all(void) {
 }
 
 /* Groups of wardens that were killed before anything of theirs could remove them. */
-static void remove_stale(void) {
+static void remove_stale(int hierarchy) {
     _Alignas(8) char buffer[4096];
-    int fd = openat(base, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(hierarchy, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return;
     ssize_t size;
@@ -162,7 +189,7 @@ static void remove_stale(void) {
             at += entry->length;
             if (strncmp(entry->name, PREFIX, sizeof PREFIX - 1) != 0)
                 continue;
-            int stale = openat(base, entry->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            int stale = openat(hierarchy, entry->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (stale < 0)
                 continue;
             /* Its warden, or a supervisor of it that still cleans up, holds the lock: seen from every namespace. */
@@ -172,7 +199,7 @@ static void remove_stale(void) {
             }
             remove_children(stale);
             close(stale);
-            (void)unlinkat(base, entry->name, AT_REMOVEDIR);
+            (void)unlinkat(hierarchy, entry->name, AT_REMOVEDIR);
         }
     close(fd);
 }
@@ -298,6 +325,7 @@ static void probe_v1(const char *controller, uint32_t bit) {
     int own = open_own("cgroup", controller);
     if (own < 0)
         return;
+    remove_stale(own);
     char name[64];
     snprintf(name, sizeof name, PREFIX "probe-%d", (int)getpid());
     if (mkdirat(own, name, 0755) == 0) {
@@ -311,6 +339,11 @@ void cgroup_start(void) {
     struct stat own;
     find_own_path("", own_path, sizeof own_path);
     find_memory_events();
+    if (cell_inside())
+        return;
+    unsigned namespace = stat("/proc/self/ns/pid", &own) == 0 ? (unsigned)own.st_ino : 0;
+    snprintf(parent_name, sizeof parent_name, PREFIX "%d-%llu-%u", (int)getpid(), start_time(getpid()), namespace);
+    snprintf(parent_path, sizeof parent_path, "../%s", parent_name);
     probe_v1("pids", CGROUP_V1_PIDS);
     probe_v1("memory", CGROUP_V1_MEMORY);
     base = open_own("cgroup2", "");
@@ -321,10 +354,7 @@ void cgroup_start(void) {
         abilities |= CGROUP_MEMORY;
     if (file_has_word(base, "cgroup.controllers", "pids"))
         abilities |= CGROUP_PIDS;
-    unsigned namespace = stat("/proc/self/ns/pid", &own) == 0 ? (unsigned)own.st_ino : 0;
-    snprintf(parent_name, sizeof parent_name, PREFIX "%d-%llu-%u", (int)getpid(), start_time(getpid()), namespace);
-    snprintf(parent_path, sizeof parent_path, "../%s", parent_name);
-    remove_stale();
+    remove_stale(base);
     if (mkdirat(base, parent_name, 0755) < 0)
         return;
     parent = openat(base, parent_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -49,4 +49,11 @@ int64_t cgroup_memory_kills(void);
 /* Descriptor that a supervisor must keep for cgroup_remove_all; -1. */
 int cgroup_parent(void);
 
+/* A group of version 1 that this process is in; -1 with errno. */
+int cgroup_open_own_v1(const char *controller);
+/* How what belongs to this warden is called in every hierarchy. */
+const char *cgroup_prefix(void);
+/* Hands a controller of version 2 to the groups of commands; an errno. */
+int cgroup_delegate(const char *controller);
+
 #endif

@@ -1,5 +1,6 @@
 #include "dispatch.h"
 
+#include "cell.h"
 #include "cgroup.h"
 #include "facts.h"
 #include "link.h"
@@ -44,7 +45,11 @@ static void on_killed(void *argument) {
 static void release(struct handle *handle) {
     switch (handle->kind) {
     case HANDLE_PROCESS: process_release((struct process *)handle); break;
-    case HANDLE_CONNECTION: connection_release((struct connection *)handle); break;
+    case HANDLE_CONNECTION:
+        connection_release((struct connection *)handle);
+        if (((struct connection *)handle)->cell)
+            cell_released(((struct connection *)handle)->cell);
+        break;
     case HANDLE_WATCH: watch_release((struct watch *)handle); break;
     case HANDLE_FILE:
     case HANDLE_WALK: break;
@@ -376,8 +381,8 @@ static bool on_request(uint8_t type, uint64_t id, struct cursor *body) {
     case MESSAGE_RESIZE:
     case MESSAGE_FOREGROUND: return on_process_request(type, id, body);
     case MESSAGE_RELEASE: return on_release(id, body);
-    case MESSAGE_MAKE_CELL:
-    case MESSAGE_DROP_CELL: reply_status(id, ENOSYS); return true;
+    case MESSAGE_MAKE_CELL: return cell_on_make(id, body->at, (size_t)(body->end - body->at));
+    case MESSAGE_DROP_CELL: return cell_on_drop(id, body);
     default: break;
     }
     if (!cursor_done(body))

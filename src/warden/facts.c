@@ -1,6 +1,7 @@
 #include "facts.h"
 
 #include "cgroup.h"
+#include "lockdown.h"
 #include "protocol.h"
 #include "sys.h"
 
@@ -41,6 +42,7 @@ static struct {
 
 mode_t facts_umask(void) { return facts.mask; }
 int facts_null(void) { return facts.null; }
+void facts_use_null(int fd) { facts.null = fd; }
 
 static void read_text(const char *path, char *into, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -118,11 +120,12 @@ void facts_start(void) {
     find_temp_roots();
     facts.mask = umask(0);
     umask(facts.mask);
-    facts.null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (facts.null <= 0)
+        facts.null = open("/dev/null", O_RDWR | O_CLOEXEC);
     facts.landlock = sys_landlock(false);
     facts.errata = facts.landlock ? sys_landlock(true) : 0;
 #ifndef WARDEN_FUZZ /* a new network namespace for each session is most of its time */
-    facts.namespaces = probe_namespaces();
+    facts.namespaces = cell_inside() ? 0 : probe_namespaces();
 #endif
     facts.pid = getpid();
 }

@@ -13,6 +13,8 @@ void facts_put(struct buffer *buffer);
 mode_t facts_umask(void);
 /* /dev/null for reading and writing; -1 when there is none. */
 int facts_null(void);
+/* Instead of opening /dev/null; for a cell. */
+void facts_use_null(int fd);
 
 /* Bits of namespaces that may be made here, found out by making them in a child. */
 uint32_t probe_namespaces(void);

@@ -1,4 +1,6 @@
 /* From the supervisor's vfork to the program. It shares the supervisor's memory: system calls alone. */
+#include "limits.h"
+#include "lock.h"
 #include "protocol.h"
 #include "spawn.h"
 #include "sys.h"
@@ -11,9 +13,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define EMPTY_PATH 0x1000 /* AT_EMPTY_PATH */
+
 static struct rlimit files_before;
 
 void spawn_remember_limits(void) {
+    static bool remembered;
+    if (remembered)
+        return;
+    remembered = true;
     getrlimit(RLIMIT_NOFILE, &files_before);
     struct rlimit most = files_before;
     most.rlim_cur = most.rlim_max;
@@ -58,7 +66,7 @@ static int set_up(const struct start *start) {
         if (set_limit(limit->resource, limit->soft, limit->hard) < 0)
             return -1;
     }
-    if (take_ids(command) < 0)
+    if (lock_before_ids() < 0 || take_ids(command) < 0)
         return -1;
     if (command->has_umask)
         umask(command->umask);
@@ -69,7 +77,18 @@ static int set_up(const struct start *start) {
         errno = ESRCH;
         return -1;
     }
-    return 0;
+    if (command->limits_of_cell)
+        limits_enter(command->limits_of_cell);
+    return lock_after_ids();
+}
+
+static void execute(const struct command *command) {
+    if (lock_filter() < 0)
+        return;
+    if (command->executable > 0)
+        syscall(SYS_execveat, command->executable, "", command->argv, command->environment, EMPTY_PATH);
+    else
+        execve(command->program, command->argv, command->environment);
 }
 
 int leader_main(void *argument) {
@@ -78,7 +97,7 @@ int leader_main(void *argument) {
     struct failure failure = {.stage = STAGE_SETUP};
     if (set_up(start) == 0) {
         failure.stage = STAGE_DIRECTORY;
-        if (chdir(command->directory) == 0) {
+        if (!command->directory || chdir(command->directory) == 0) {
             failure.stage = STAGE_EXEC;
             /* Ignored signals stay ignored in a program, caught ones do not. */
             struct sigaction action = {.sa_handler = SIG_DFL};
@@ -86,7 +105,7 @@ int leader_main(void *argument) {
             sigset_t none;
             sigemptyset(&none);
             sigprocmask(SIG_SETMASK, &none, NULL);
-            execve(command->program, command->argv, command->environment);
+            execute(command);
         }
     }
     failure.error = errno;

@@ -1,12 +1,16 @@
 /* The warden: executes primitive operations inside a world for a host at the other end of its standard input and
  * output. protocol.md says what it speaks. */
+#include "cell.h"
 #include "dispatch.h"
 #include "link.h"
+#include "lockdown.h"
 #include "protocol.h"
 #include "sys.h"
+#include "targets.h"
 #include "world.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -37,7 +41,12 @@ static void fill_standard(void) {
         dup2(0, 2);
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    /* How it starts itself anew; nobody else has a reason to. */
+    if (count == 2 && strcmp(arguments[1], "target") == 0)
+        target_main();
+    if (count == 2 && strcmp(arguments[1], "cell") == 0)
+        cell_become();
     prctl(PR_SET_DUMPABLE, 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     (void)setsid(); /* away from the group of whoever started us; fails when we lead one */
@@ -45,6 +54,8 @@ int main(void) {
     fill_standard();
     for (unsigned fd = 3; fd < 10; fd++)
         close((int)fd);
+    if (!cell_inside())
+        cells_start();
     if (world_start() < 0 || RETRY(write(out, WARDEN_PREAMBLE, PREAMBLE_SIZE)) != PREAMBLE_SIZE)
         return 1;
     link_start(in, out, dispatch);

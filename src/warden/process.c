@@ -1,5 +1,6 @@
 #include "process.h"
 
+#include "cell.h"
 #include "cgroup.h"
 #include "link.h"
 #include "protocol.h"
@@ -25,6 +26,7 @@ static void process_destroy(struct handle *handle) {
     if (process->master >= 0)
         close(process->master);
     cgroup_release(process->cgroup, true);
+    limits_close(&process->limits);
     free(process);
 }
 
@@ -42,6 +44,8 @@ uint64_t process_register(const struct spawned *spawned) {
     process->input.fd = spawned->input;
     process->output[0].fd = spawned->output[0];
     process->output[1].fd = spawned->output[1];
+    for (int kind = 0; kind < LIMIT_COUNT; kind++)
+        process->limits.directories[kind] = -1;
     process->memory_kills = cgroup_memory_kills();
     return handle_register(&process->handle, HANDLE_PROCESS, process_destroy);
 }
@@ -153,18 +157,21 @@ static void tell_gone(struct process *process, uint8_t method) {
     }
     if (process->control >= 0)
         loop_remove(process->control);
-    if (process->control >= 0 && method == KILL_NOT_NEEDED) {
+    if (process->control >= 0 && method == KILL_NOT_NEEDED && !process->once) {
         supervisor_keep(process->supervisor, process->control, process->cgroup);
     } else {
         if (process->control >= 0)
             close(process->control);
         cgroup_release(process->cgroup, true);
+        limits_remove(&process->limits); /* its supervisor does, unless it was killed */
     }
     process->supervisor = 0;
     process->control = -1;
     process->cgroup = NULL;
     answer_signallers(process);
     answer_killers(process, true);
+    if (process->cell)
+        cell_gone(process->cell);
     maybe_forget(process);
 }
 

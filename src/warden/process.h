@@ -3,9 +3,12 @@
 #define WARDEN_PROCESS_H
 
 #include "handles.h"
+#include "limits.h"
 #include "loop.h"
 #include "spawn.h"
 #include "stream.h"
+
+struct cell;
 
 struct waiter {
     struct waiter *next;
@@ -20,6 +23,7 @@ struct process {
     bool gone;            /* proven: nothing of the tree is left */
     bool control_lost;    /* the supervisor died before its time */
     bool terminal;
+    bool once;            /* its supervisor takes no other command */
     uint8_t method;
     int32_t raw;
     pid_t supervisor;     /* 0 when reaped */
@@ -27,6 +31,8 @@ struct process {
     int master;
     int64_t memory_kills; /* of the warden's group when it was started; -1 unknown */
     struct cgroup *cgroup;
+    struct limit_groups limits; /* of a cell */
+    struct cell *cell;          /* NULL: it is a command */
     int control;
     struct source control_source;
     struct stream output[2];
@@ -46,6 +52,7 @@ struct connection {
     struct handle handle; /* first */
     bool attached;
     int fd;
+    struct cell *cell; /* at the other end; NULL */
     struct stream output;
     struct input input;
     struct connection *next;

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct limit_groups;
+
 struct limit {
     uint32_t resource;
     uint64_t soft;
@@ -16,10 +18,10 @@ struct limit {
 
 /* A command as it is to be started. Lives in the worker's memory; the supervisor sees its copy of it. */
 struct command {
-    const char *program;
+    const char *program; /* not used with `executable` */
     char **argv;
     char **environment;
-    const char *directory;
+    const char *directory; /* NULL: where the supervisor is */
     int null;        /* /dev/null, for reading and writing */
     int standard[3]; /* become 0, 1 and 2 */
     bool terminal;   /* they are one, and to be the controlling one */
@@ -33,6 +35,8 @@ struct command {
     uint32_t limit_count;
     int control; /* the supervisor's end */
     int cgroup;  /* directory, or -1 */
+    int executable; /* this program, to become a cell; 0: a command */
+    const struct limit_groups *limits_of_cell;
 };
 
 /* From the supervisor, one packet each. */

@@ -3,6 +3,8 @@
  * gone. After the fork it allocates nothing and takes no lock. */
 #include "cgroup.h"
 #include "descend.h"
+#include "limits.h"
+#include "lock.h"
 #include "protocol.h"
 #include "spawn.h"
 #include "sys.h"
@@ -21,6 +23,7 @@
 #define GIVE_UP_MS 5000   /* without one process less: report the survivors */
 #define LINGER_MS 20000   /* without the warden: nobody is left to report to */
 #define STACK_SIZE 16384
+#define CELL_GRACE_MS 2000 /* without the warden: a cell ends by itself, and puts away what it has begun */
 #define SIGNAL_ROUNDS 16
 
 static struct {
@@ -36,6 +39,8 @@ static struct {
     bool swept;        /* something of ours killed something */
     unsigned rounds;
     int64_t progress_ms; /* when a process was last seen to end while killing */
+    int64_t abandoned_ms;
+    const struct limit_groups *limits; /* of a cell */
     struct note ended;
     sigset_t wait_mask;
 } state;
@@ -93,10 +98,20 @@ static void prepare(const struct command *command) {
     prctl(PR_SET_NAME, "warden-command");
     if (getppid() != state.warden)
         _exit(1);
-    int kept[7], count = 0;
-    const int wanted[7] = {command->control,     command->standard[0], command->standard[1], command->standard[2],
-                           command->cgroup,      command->null,        cgroup_parent()};
-    for (int index = 0; index < 7; index++)
+    const struct limit_groups *limits = command->limits_of_cell;
+    const int wanted[] = {command->control,
+                          command->standard[0],
+                          command->standard[1],
+                          command->standard[2],
+                          command->cgroup,
+                          command->null,
+                          cgroup_parent(),
+                          lock_ruleset(),
+                          command->executable,
+                          limits ? limits->directories[0] : -1,
+                          limits ? limits->directories[1] : -1};
+    int kept[sizeof wanted / sizeof wanted[0]], count = 0;
+    for (size_t index = 0; index < sizeof wanted / sizeof wanted[0]; index++)
         if (wanted[index] > 2)
             kept[count++] = wanted[index];
     close_others(kept, count);
@@ -307,7 +322,9 @@ static void finish(void) {
         send_note(&note, 0);
     }
     /* What was killed may have left marks on the group; see cgroup_release. */
-    if (state.swept || state.abandoned) {
+    if (state.limits)
+        limits_remove(state.limits);
+    if (state.swept || state.abandoned || state.limits) {
         if (state.abandoned)
             cgroup_remove_all();
         _exit(0);
@@ -349,6 +366,17 @@ static void await_command(struct command *command) {
     }
 }
 
+/* How long what is to be killed may still end by itself. */
+static int grace_left(void) {
+    if (!state.limits || state.kill_asked)
+        return 0;
+    int64_t now = monotonic_ms();
+    if (state.abandoned_ms == 0)
+        state.abandoned_ms = now;
+    int64_t left = state.abandoned_ms + CELL_GRACE_MS - now;
+    return left > 0 ? (int)left : 0;
+}
+
 static void run(const struct command *command) {
     state.leader_ended = state.empty = state.kill_asked = state.report_owed = false;
     state.rounds = 0;
@@ -370,7 +398,9 @@ static void run(const struct command *command) {
             finish();
             return;
         }
-        timeout = state.kill_asked || state.abandoned ? keep_killing() : -1;
+        timeout = state.kill_asked || state.abandoned ? grace_left() : -1;
+        if (timeout == 0)
+            timeout = keep_killing();
     }
 }
 
@@ -378,6 +408,7 @@ void supervise(const struct command *first, pid_t warden) {
     state.warden = warden;
     state.control = first->control;
     state.cgroup = first->cgroup;
+    state.limits = first->limits_of_cell;
     sigfillset(&state.wait_mask);
     sigdelset(&state.wait_mask, SIGCHLD);
     sigdelset(&state.wait_mask, SIGTERM);

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -124,22 +125,46 @@ static bool take_waiting(struct waiting *one) {
     }
 }
 
-static int fork_one(struct command *command, struct spawned *spawned) {
+/* With the lock held. */
+static void make_room(void) {
+    if (known_count < known_capacity)
+        return;
+    known_capacity = known_capacity ? known_capacity * 2 : 64;
+    known = realloc(known, known_capacity * sizeof *known);
+    if (!known)
+        abort();
+}
+
+pid_t helper_fork(void) {
+    supervisors_lock();
+    make_room();
+    pid_t child = sys_fork();
+    int error = errno;
+    if (child > 0)
+        known[known_count++] = child;
+    if (child != 0)
+        supervisors_unlock();
+    errno = error;
+    return child;
+}
+
+void helper_kill(pid_t pid) {
+    supervisors_lock();
+    if (supervisor_known(pid))
+        kill(pid, SIGKILL);
+    supervisors_unlock();
+}
+
+int supervisor_fork(struct command *command, struct spawned *spawned) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return errno;
     spawned->control = ends[0];
-    spawned->cgroup = cgroup_acquire();
     command->control = ends[1];
     command->cgroup = spawned->cgroup ? spawned->cgroup->directory : -1;
     pid_t warden = getpid();
     supervisors_lock();
-    if (known_count == known_capacity) {
-        known_capacity = known_capacity ? known_capacity * 2 : 64;
-        known = realloc(known, known_capacity * sizeof *known);
-        if (!known)
-            abort();
-    }
+    make_room();
     spawned->supervisor = sys_fork();
     if (spawned->supervisor == 0)
         supervise(command, warden);
@@ -163,5 +188,6 @@ int supervisor_start(struct command *command, struct spawned *spawned) {
         /* Too large for a packet, or it is gone. It can serve another command in the first case. */
         supervisor_keep(one.pid, one.control, one.cgroup);
     }
-    return fork_one(command, spawned);
+    spawned->cgroup = cgroup_acquire();
+    return supervisor_fork(command, spawned);
 }

@@ -10,6 +10,12 @@
 
 /* Gives the command to one that waits, or forks one. Sets supervisor, control and cgroup of `spawned`; an errno. */
 int supervisor_start(struct command *command, struct spawned *spawned);
+/* Forks one for this command alone. `spawned` has its cgroup already. */
+int supervisor_fork(struct command *command, struct spawned *spawned);
+/* A child that is no supervisor and ends soon by itself. 0 in the child, where async-signal-safe functions alone may be used. */
+pid_t helper_fork(void);
+/* A child of either sort, unless it was reaped already. */
+void helper_kill(pid_t pid);
 /* Takes one back whose tree ended by itself. Takes over control and cgroup. */
 void supervisor_keep(pid_t pid, int control, struct cgroup *cgroup);
 /* Lets go of all that wait; they end. */

@@ -1,10 +1,12 @@
 /* The life of the world: the loop, the lease, the end. */
 #include "world.h"
 
+#include "cell.h"
 #include "cgroup.h"
 #include "dispatch.h"
 #include "facts.h"
 #include "link.h"
+#include "lockdown.h"
 #include "loop.h"
 #include "process.h"
 #include "protocol.h"
@@ -19,6 +21,7 @@
 #include <unistd.h>
 
 #define END_MOST_MS 10000
+#define CELLS_MOST_MS 3000 /* for cells to end by themselves, and to put away what they have begun */
 #define WORKERS_MOST_MS 1500 /* for batches that are being cancelled; those that hang are left behind */
 
 static struct {
@@ -31,6 +34,7 @@ static struct {
     int exit_status;
     uint64_t close_id;
     unsigned kills_pending;
+    unsigned graces; /* cells that are left to end */
     int64_t end_ms;
 } world;
 
@@ -52,9 +56,17 @@ static void on_killed(void *nothing) {
     world.kills_pending--;
 }
 
+/* A cell ends with its stream, and is killed like a command when it does not. */
+static bool may_end_by_itself(const struct process *process) {
+    return process->cell && monotonic_ms() - world.end_ms < CELLS_MOST_MS;
+}
+
 static void kill_everything(void) {
+    world.graces = 0;
     for (struct process *process = process_first; process; process = process->next)
-        if (!process->gone && !process->on_killed) {
+        if (!process->gone && !process->on_killed && may_end_by_itself(process)) {
+            world.graces++;
+        } else if (!process->gone && !process->on_killed) {
             world.kills_pending++;
             process_kill(process, on_killed, NULL);
         }
@@ -75,6 +87,7 @@ void world_end(unsigned reason, const char *text, uint64_t close_id) {
         buffer_free(&body);
     }
     dispatch_cancel_all();
+    cells_end();
     kill_everything();
 }
 
@@ -154,7 +167,7 @@ static bool end_goes_on(int *timeout) {
     int64_t waited = monotonic_ms() - world.end_ms;
     uint32_t survivors;
     kill_everything(); /* also what was started meanwhile */
-    bool gone = trees_gone(&survivors) || world.kills_pending == 0;
+    bool gone = trees_gone(&survivors) || world.kills_pending + world.graces == 0;
     bool still = workers_active() == 0 || waited > WORKERS_MOST_MS;
     if ((gone && still) || waited > END_MOST_MS)
         return true;
@@ -200,6 +213,7 @@ void world_round(int most_ms) {
     link_flush();
     int timeout = most_ms;
     take_earlier(&timeout, process_tick());
+    take_earlier(&timeout, cells_tick());
     take_earlier(&timeout, dispatch_tick());
     take_earlier(&timeout, workers_pressure());
     take_earlier(&timeout, check_lease());
@@ -232,9 +246,12 @@ static void take_signals(void) {
     sigprocmask(SIG_SETMASK, &all, NULL);
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGCHLD);
-    sigaddset(&wanted, SIGTERM);
-    sigaddset(&wanted, SIGINT);
-    sigaddset(&wanted, SIGHUP);
+    /* A cell ends with its stream alone: it is not for what runs in it to say when. */
+    if (!cell_inside()) {
+        sigaddset(&wanted, SIGTERM);
+        sigaddset(&wanted, SIGINT);
+        sigaddset(&wanted, SIGHUP);
+    }
     signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
     signal_source.ready = on_signal;
     loop_add(signal_fd, EPOLLIN, &signal_source);

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from . import driver as d
+from . import plans as p
 from . import records as r
 from .driver import Warden
 from .records import Ref, Step, u8, u16, u32, u64
@@ -118,7 +119,45 @@ def sessions() -> dict[str, bytes]:
         r.op_close(Ref(0)),
     )
     whole = r.encode_batch([r.op_stat(b"/d/f"), r.op_stat(b"/d")])
+    plan = p.Plan(
+        steps=[
+            p.unshare(p.NEWUSER | p.NEWNS | p.NEWIPC | p.NEWNET),
+            p.map_ids(),
+            p.pid_namespace(),
+            p.private_mounts(),
+            p.pin("/d"),
+            p.pin("/d/f", directory=False),
+            p.clone_tree(0),
+            p.set_attributes(p.READ_ONLY),
+            p.attach_tree(0, 0, p.NO_SETUID),
+            p.new_file_system(b"tmpfs", 0, [(b"mode", b"0700"), (b"noswap", b"")], p.NO_DEVICES),
+            p.loopback_up(),
+            p.restrict(p.ruleset(0x1FFF, [(0, 0x1FFF), (1, 4)], 3, 3, [(80, 2)])),
+            p.keep_capabilities(0xFF),
+            p.filter_step(p.deny(1)),
+        ],
+        rules=p.ruleset(0x1FFF, [(0, 12)]),
+        capabilities=0,
+        filter=p.deny(1, 2),
+        limits=[(7, 64, 64)],
+        processes=10,
+        memory=1 << 26,
+    )
+    probes = [(kind, b"") for kind in (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 17, 18)] + [
+        (6, b"/d/f"),
+        (7, b"/tmp"),
+    ]
+    tried = p.Plan(probes=probes, scratch=b"/tmp", timeout_ms=2000)
     return {
+        "cell": session(
+            request(d.MAKE_CELL, 1, plan.encode()),
+            request(d.MAKE_CELL, 2, p.Plan().encode()),
+            request(d.DROP_CELL, 3, u64(FIRST)),
+        ),
+        "cell-probes": session(
+            request(d.MAKE_CELL, 1, tried.encode()),
+            request(d.MAKE_CELL, 2, p.Plan(probes=[(13, b"")], scratch=b"/tmp", timeout_ms=900).encode()),
+        ),
         "spawn": session(batch(1, spawn), *process),
         "spawn-no-cgroup": session(batch(1, spawn), *process, flags=1),
         "terminal": session(batch(1, full), *process),

@@ -31,7 +31,7 @@ from .records import (
 
 HELLO, BATCH, SEND, CLOSE_INPUT, SIGNAL, KILL_TREE, RESIZE, FOREGROUND = range(1, 9)
 RELEASE, PING, FACTS, CREDIT, CANCEL, CLOSE = range(9, 15)
-MAKE_CELL = 0x10
+MAKE_CELL, DROP_CELL = 0x10, 0x11
 FACTS_HELLO, REPLY, DATA, EXIT, TREE_GONE, INPUT_CLOSED, ENDING = range(0x80, 0x87)
 MORE = 1
 LEADER, TREE, FOREGROUND_GROUP = range(3)
@@ -97,9 +97,7 @@ class Warden:
         command: Sequence[str] | None = None,
     ) -> None:
         ours, theirs = socket.socketpair()
-        self.socket = ours
-        self.split = split
-        self.give_back = give_back
+        self.attach(ours, split=split, give_back=give_back)
         self.process: subprocess.Popen[bytes] = subprocess.Popen(
             command or [str(binary)],
             stdin=theirs.fileno(),
@@ -111,6 +109,13 @@ class Warden:
         )
         theirs.close()
         self.pid = self.process.pid
+        if hello:
+            self.greet(credit, floor, window, lease_ms, flags)
+
+    def attach(self, ours: socket.socket, *, split: int = 0, give_back: bool = True) -> None:
+        self.socket = ours
+        self.split = split
+        self.give_back = give_back
         self.received = bytearray()
         self.partial: dict[int, bytearray] = {}
         self.replies: dict[int, bytes] = {}
@@ -125,12 +130,18 @@ class Warden:
         self.owed: list[tuple[int, int, int, int]] = []  # window, handle, stream, bytes
         self.paying = False
         self.facts: Reader | None = None
-        if hello:
-            self.write(
-                b"EXECWORLD-HOST\r\n"
-                + self.frame(HELLO, 0, self.hello(credit, floor, window, lease_ms, flags=flags))
-            )
-            self.until(lambda: self.facts is not None, "no HELLO came")
+
+    def greet(
+        self,
+        credit: int = 256 * 1024,
+        floor: int = 16 * 1024,
+        window: int = 4 * 1024 * 1024,
+        lease_ms: int = 0,
+        flags: int = 0,
+    ) -> None:
+        hello = self.hello(credit, floor, window, lease_ms, flags=flags)
+        self.write(b"EXECWORLD-HOST\r\n" + self.frame(HELLO, 0, hello))
+        self.until(lambda: self.facts is not None, "no HELLO came")
 
     @staticmethod
     def hello(credit: int, floor: int, window: int, lease_ms: int, version: int = 1, flags: int = 0) -> bytes:
@@ -273,9 +284,12 @@ class Warden:
         deadline = time.monotonic() + deadline_s
         while not condition():
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.socket], [], [], left)[0]:
+            if left <= 0 or not self.readable(left):
                 raise AssertionError(message)
             self.read_some()
+
+    def readable(self, timeout_s: float) -> bool:
+        return bool(select.select([self.socket], [], [], timeout_s)[0])
 
     def reply(self, number: int, deadline_s: float = DEADLINE_S) -> Reader:
         self.until(lambda: number in self.replies, f"no reply to {number}", deadline_s)

@@ -184,9 +184,9 @@ def test_pieces_of_several_messages_may_alternate(warden: Warden) -> None:
         assert warden.outcome(number).status == errno.ENOENT
 
 
-def test_cells_are_reserved(warden: Warden) -> None:
-    assert warden.status(d.MAKE_CELL, b"whatever") == errno.ENOSYS
-    assert warden.status(0x11, b"") == errno.ENOSYS
+def test_a_plan_that_makes_no_sense_is_refused(warden: Warden) -> None:
+    assert warden.status(d.MAKE_CELL, b"whatever") == errno.EINVAL
+    assert warden.status(d.DROP_CELL, u64(1 << 32 | 1)) == errno.EBADF
 
 
 def test_a_batch_that_waits_can_be_cancelled(warden: Warden) -> None:
