@@ -16,7 +16,18 @@ from execworld.confinement.paths import surveyed
 from execworld.confinement.place import CellDirectories, PathKind, Place
 from execworld.confinement.reporting import error_name, report
 from execworld.confinement.survey import BatchRunner, survey
-from execworld.machine.cell import CellFailed, CellPlan, CellReport, CellStage, CellsUnsupported, Pin
+from execworld.machine.cell import (
+    AttachTree,
+    CellFailed,
+    CellPlan,
+    CellReport,
+    CellStage,
+    CellsUnsupported,
+    CloneTree,
+    NewFileSystem,
+    Pin,
+    Unshare,
+)
 from execworld.seams.enforcement import Dimension, Enforcement, EnforcementState
 from execworld.seams.errors import SandboxReason, SandboxUnavailable
 from execworld.seams.policy import SandboxPolicy
@@ -178,8 +189,21 @@ def _step(compiled: CompiledCell, failure: CellFailed) -> object:
 
 def _reason(compiled: CompiledCell, failure: CellFailed) -> str:
     step = _step(compiled, failure)
-    what = type(step).__name__ if step is not None else "the lock of programs"
-    return f"{error_name(failure.error)} at {what}"
+    return f"{error_name(failure.error)} at {_named(compiled, step)}"
+
+
+def _named(compiled: CompiledCell, step: object) -> str:
+    if step is None:
+        return "the lock of programs"
+    name = type(step).__name__
+    path: bytes | None = None
+    if isinstance(step, Pin):
+        path = step.path
+    elif isinstance(step, AttachTree | NewFileSystem | CloneTree):
+        path = [pin.path for pin in compiled.plan.steps if isinstance(pin, Pin)][step.pin]
+    elif isinstance(step, Unshare):
+        return f"{name} {step.namespaces.name}"
+    return name if path is None else f"{name} {path.decode('utf-8', 'backslashreplace')}"
 
 
 def _refuse_unenforceable(compiled: CompiledCell) -> None:

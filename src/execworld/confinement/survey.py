@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import stat
 from collections.abc import Iterable
 from typing import Protocol
 
 from execworld.confinement.place import PathKind, PathKinds
 from execworld.machine.batch import Batch, Results
 from execworld.machine.operations import Stat
+from execworld.machine.values import KindMask
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP)
 
@@ -27,11 +27,11 @@ async def survey(machine: BatchRunner, paths: Iterable[bytes]) -> PathKinds:
     kinds: dict[bytes, PathKind] = {}
     for path, step in zip(wanted, steps, strict=True):
         found = results.get(step)
-        kinds[path] = PathKind.MISSING if found is None else _kind(found.mode)
+        kinds[path] = PathKind.MISSING if found is None else _kind(found.kind)
     return kinds
 
 
-def _kind(mode: int) -> PathKind:
-    if stat.S_ISDIR(mode):
+def _kind(kind: KindMask) -> PathKind:
+    if kind is KindMask.DIRECTORY:
         return PathKind.DIRECTORY
-    return PathKind.LINK if stat.S_ISLNK(mode) else PathKind.OTHER
+    return PathKind.LINK if kind is KindMask.SYMLINK else PathKind.OTHER

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import stat
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -67,9 +66,8 @@ class ScriptedMachine:
         if operation.path in MISSING:
             return StepError(errno.ENOENT)
         device = operation.path in FILES
-        mode = stat.S_IFCHR if device else stat.S_IFDIR
         kind = KindMask.CHARACTER_DEVICE if device else KindMask.DIRECTORY
-        return FileStat(kind, mode, 0, 0, 1, 0, 0, 0, 0, 0, 0)
+        return FileStat(kind, 0o755, 0, 0, 1, 0, 0, 0, 0, 0, 0)
 
     async def make_cell(self, plan: CellPlan) -> CellReport:
         self.plans.append(plan)
@@ -158,7 +156,7 @@ async def test_a_failed_step_costs_its_layer_and_the_next_view_knows(
         fails=lambda step: errno.EPERM if isinstance(step, NewFileSystem) and step.kind == b"proc" else 0
     )
     cell = await opened(machine, place, directories, known)
-    assert known == {Layer.PID_NAMESPACE: "EPERM at NewFileSystem"}
+    assert known == {Layer.PID_NAMESPACE: "EPERM at NewFileSystem /proc"}
     assert cell.enforcement.entries[Dimension.IPC_SIGNAL].by == "landlock abi 7 scopes and seccomp"
     assert cell.enforcement.unenforced() == (Dimension.PROC_VISIBILITY,)
     assert len(machine.plans) == 2
