@@ -1,0 +1,58 @@
+"""Which probes are tried in a cell, and what their outcome says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from execworld.confinement.dimensions import TABLE, Claim, Situation
+from execworld.confinement.paths import ROOT
+from execworld.machine.cell import Probe, ProbeKind
+from execworld.seams.enforcement import Dimension, EnforcementState
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """Attributes:
+    denied: The effect must not be had in the cell where its dimension is claimed; else it must be.
+    """
+
+    dimension: Dimension
+    probe: Probe
+    denied: bool
+
+
+def canaries(situation: Situation, claims: Mapping[Dimension, Claim]) -> tuple[Canary, ...]:
+    """Those of all claimed dimensions: what denies, and that it does not deny what the policy grants."""
+    chosen: list[Canary] = []
+    for dimension, made in claims.items():
+        if made.state is EnforcementState.ABSENT:
+            continue
+        row = TABLE[dimension]
+        for kind in row.denied:
+            chosen += [Canary(dimension, probe, True) for probe in _denied(kind, situation)]
+        for kind in row.allowed:
+            chosen += [Canary(dimension, probe, False) for probe in _allowed(kind, situation)]
+    return tuple(chosen)
+
+
+def _denied(kind: ProbeKind, situation: Situation) -> Iterator[Probe]:
+    if kind is not ProbeKind.READ:
+        yield Probe(kind)
+        return
+    for path in situation.paths.hidden:
+        yield Probe(kind, path)
+    readable = situation.paths.readable
+    if readable is not None and ROOT not in readable:
+        yield Probe(kind, ROOT)  # below nothing that is granted, and readable for everybody elsewhere
+
+
+def _allowed(kind: ProbeKind, situation: Situation) -> Iterator[Probe]:
+    paths = situation.paths
+    if kind is ProbeKind.WRITE_BELOW:
+        for path in paths.writable:
+            if paths.is_directory(path):
+                yield Probe(kind, path)
+    elif kind is ProbeKind.READ:
+        for path in paths.readable or paths.writable or (b"/usr",):
+            yield Probe(kind, path)

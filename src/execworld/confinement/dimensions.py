@@ -1,0 +1,367 @@
+"""The table: for each dimension what enforces it, and which probes prove that.
+
+Plan, report, canaries, `enforceable` and docs/reference/confinement.md are made from it, so that they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from execworld.confinement.landlock import (
+    RESOLVE_UNIX_ABI,
+    SCOPE_ABI,
+    TCP_ABI,
+    TRUNCATE_ABI,
+)
+from execworld.confinement.layers import Layer
+from execworld.confinement.paths import PolicyPaths
+from execworld.confinement.place import Place
+from execworld.machine.cell import ProbeKind
+from execworld.seams.enforcement import Dimension, EnforcementState
+from execworld.seams.policy import NetworkMode, SandboxMode, SandboxPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What decides about a claim: what is asked, and what is there.
+
+    Attributes:
+        counts_processes: A control group holds the limit on processes; *bounds_memory* that on memory. A guess from the
+            facts of the place until the cell has been made.
+    """
+
+    policy: SandboxPolicy
+    place: Place
+    paths: PolicyPaths
+    layers: frozenset[Layer]
+    counts_processes: bool
+    bounds_memory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """When an enforcer applies at all."""
+
+    text: str
+    holds: Callable[[Situation], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcer:
+    """One way to enforce a dimension.
+
+    Attributes:
+        by: What the report says; ``{abi}`` is the version of Landlock.
+        layers: All of them are needed.
+        minimum_abi: Of Landlock, where it is among the layers.
+        proven_by_step: That the steps of the layers succeeded is proof enough where no probe can be made to work
+            without confinement. Else such a claim is `PARTIAL`.
+        why_partial: What is left open; empty for a full enforcer.
+    """
+
+    by: str
+    layers: frozenset[Layer] = frozenset()
+    minimum_abi: int = 0
+    when: Condition | None = None
+    proven_by_step: bool = False
+    why_partial: str = ""
+
+    @property
+    def state(self) -> EnforcementState:
+        return EnforcementState.PARTIAL if self.why_partial else EnforcementState.ENFORCED
+
+    def stands_in(self, situation: Situation) -> bool:
+        return (
+            self.layers <= situation.layers
+            and self._abi_suffices(situation)
+            and (self.when is None or self.when.holds(situation))
+        )
+
+    def lacks(self, situation: Situation, fallen: Mapping[Layer, str]) -> str:
+        """Why it does not stand; empty when it was never meant for this policy."""
+        if self.when is not None and not self.when.holds(situation):
+            return ""
+        for layer in sorted(self.layers - situation.layers):
+            if layer in fallen:
+                return f"{layer}: {fallen[layer]}"
+            return ""
+        if not self._abi_suffices(situation):
+            return f"landlock abi {situation.place.landlock_abi}, {self.minimum_abi} needed"
+        return ""
+
+    def _abi_suffices(self, situation: Situation) -> bool:
+        return Layer.LANDLOCK not in self.layers or situation.place.landlock_abi >= self.minimum_abi
+
+
+OPTIONAL_PROBES: Final = frozenset({ProbeKind.FAST_OPEN, ProbeKind.MULTIPATH_TCP, ProbeKind.VSOCK})
+"""What a kernel may not have at all. All others must work without confinement, or they prove nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Attributes:
+    enforcers: In the order of preference.
+    denied: Probes that must have no effect in the cell.
+    allowed: Probes that must have their effect in the cell, at what the policy grants.
+    """
+
+    enforcers: tuple[Enforcer, ...]
+    denied: tuple[ProbeKind, ...] = ()
+    allowed: tuple[ProbeKind, ...] = ()
+
+
+def refuses_unix_sockets(situation: Situation) -> bool:
+    """Whether programs may make no UNIX socket but a connected pair, for want of anything finer."""
+    policy = situation.policy
+    governed = Layer.LANDLOCK in situation.layers and situation.place.landlock_abi >= RESOLVE_UNIX_ABI
+    return Dimension.IPC_UNIX in policy.required() and Layer.SECCOMP in situation.layers and not governed
+
+
+def _network(mode: NetworkMode) -> Condition:
+    return Condition(f"network `{mode}`", lambda situation: situation.policy.network.mode is mode)
+
+
+def _full_access(situation: Situation) -> bool:
+    return situation.policy.mode is SandboxMode.FULL_ACCESS
+
+
+_NONE = _network(NetworkMode.NONE)
+_PORTS = _network(NetworkMode.PORTS)
+_COVERED = Condition(
+    "not root with full access, who may read the disk itself",
+    lambda situation: (
+        situation.paths.readable is not None or not (_full_access(situation) and situation.place.uid == 0)
+    ),
+)
+_COVERED_ALONE = Condition(
+    "no read roots, and not root with full access",
+    lambda situation: situation.paths.readable is None and _COVERED.holds(situation),
+)
+_NOT_GRANTED = Condition(
+    "read roots, and no hidden path in or above them",
+    lambda situation: situation.paths.readable is not None and situation.paths.hidden_outside_of_readable,
+)
+_NOTHING_UNIX = Condition("ipc.unix is required", refuses_unix_sockets)
+_UNIX_REPORTED = Condition("ipc.unix is not required", lambda situation: not refuses_unix_sockets(situation))
+_GROUP_COUNTS = Condition(
+    "a confining mode, and a pids controller",
+    lambda situation: situation.counts_processes and not _full_access(situation),
+)
+_GROUP_COUNTS_LOOSELY = Condition(
+    "full access, and a pids controller",
+    lambda situation: situation.counts_processes and _full_access(situation),
+)
+_GROUP_BOUNDS = Condition(
+    "a confining mode, and a memory controller",
+    lambda situation: situation.bounds_memory and not _full_access(situation),
+)
+_GROUP_BOUNDS_LOOSELY = Condition(
+    "full access, and a memory controller",
+    lambda situation: situation.bounds_memory and _full_access(situation),
+)
+_ORDINARY_USER = Condition("not root", lambda situation: situation.place.uid != 0)
+_LEAVES_GROUP = "who may write every file can move a process out of its control group"
+
+
+def _set(*layers: Layer) -> frozenset[Layer]:
+    return frozenset(layers)
+
+
+def _mounts(by: str, when: Condition | None = None) -> tuple[Enforcer, ...]:
+    """Mounts enforce something only with what keeps programs out of the mounts of others (/proc/PID/root)."""
+    return tuple(
+        Enforcer(f"{by}{suffix}", _set(Layer.MOUNTS, Layer.CAPABILITIES, guard), when=when)
+        for guard, suffix in (
+            (Layer.LANDLOCK, " and landlock abi {abi}"),
+            (Layer.PID_NAMESPACE, ""),
+            (Layer.USER_NAMESPACE, ""),
+        )
+    )
+
+
+def _network_of_its_own() -> Enforcer:
+    return Enforcer(
+        "network namespace",
+        _set(Layer.NETWORK_NAMESPACE, Layer.CAPABILITIES),
+        when=_NONE,
+        proven_by_step=True,
+    )
+
+
+_NO_SOCKETS: Final = Enforcer("seccomp", _set(Layer.SECCOMP), when=_NONE, proven_by_step=True)
+_OWN_PIDS: Final = Enforcer(
+    "pid namespace", _set(Layer.PID_NAMESPACE, Layer.CAPABILITIES), proven_by_step=True
+)
+
+TABLE: Final[Mapping[Dimension, Row]] = {
+    Dimension.FS_WRITE: Row(
+        (
+            *_mounts("read-only mounts"),
+            Enforcer("landlock abi {abi}", _set(Layer.LANDLOCK, Layer.CAPABILITIES), TRUNCATE_ABI),
+        ),
+        denied=(ProbeKind.WRITE, ProbeKind.TRUNCATE, ProbeKind.CREATE, ProbeKind.REMOVE),
+        allowed=(ProbeKind.WRITE_BELOW,),
+    ),
+    Dimension.FS_READ: Row(
+        (
+            Enforcer(
+                "mount namespace and landlock abi {abi}",
+                _set(Layer.MOUNTS, Layer.LANDLOCK, Layer.CAPABILITIES),
+                when=_COVERED,
+            ),
+            Enforcer("landlock abi {abi}", _set(Layer.LANDLOCK, Layer.CAPABILITIES), when=_NOT_GRANTED),
+            *_mounts("mount namespace", _COVERED_ALONE)[1:],
+        ),
+        denied=(ProbeKind.READ,),
+        allowed=(ProbeKind.READ,),
+    ),
+    Dimension.FS_METADATA: Row(_mounts("read-only mounts"), denied=(ProbeKind.CHANGE_MODE,)),
+    Dimension.NET_TCP: Row(
+        (
+            _network_of_its_own(),
+            _NO_SOCKETS,
+            Enforcer(
+                "landlock abi {abi} and seccomp", _set(Layer.LANDLOCK, Layer.SECCOMP), TCP_ABI, when=_PORTS
+            ),
+        ),
+        denied=(ProbeKind.CONNECT_TCP, ProbeKind.FAST_OPEN, ProbeKind.MULTIPATH_TCP),
+    ),
+    Dimension.NET_UDP: Row(
+        (
+            _network_of_its_own(),
+            _NO_SOCKETS,
+            Enforcer("seccomp", _set(Layer.SECCOMP), when=_PORTS, proven_by_step=True),
+        ),
+        denied=(ProbeKind.SEND_UDP,),
+    ),
+    Dimension.NET_OTHER: Row(
+        (Enforcer("seccomp", _set(Layer.SECCOMP), proven_by_step=True),), denied=(ProbeKind.VSOCK,)
+    ),
+    Dimension.IPC_SIGNAL: Row(
+        (
+            _OWN_PIDS,
+            Enforcer(
+                "landlock abi {abi} scopes and seccomp",
+                _set(Layer.LANDLOCK, Layer.INNER_LANDLOCK, Layer.SECCOMP),
+                SCOPE_ABI,
+            ),
+        ),
+        denied=(ProbeKind.SIGNAL, ProbeKind.SET_LIMIT),
+    ),
+    Dimension.IPC_TRACE: Row(
+        (
+            _OWN_PIDS,
+            Enforcer("landlock abi {abi}", _set(Layer.LANDLOCK, Layer.CAPABILITIES)),
+            Enforcer(
+                "user namespace and seccomp", _set(Layer.USER_NAMESPACE, Layer.SECCOMP, Layer.CAPABILITIES)
+            ),
+        ),
+        denied=(ProbeKind.TRACE, ProbeKind.READ_ENVIRONMENT),
+    ),
+    Dimension.IPC_UNIX: Row(
+        (
+            Enforcer("landlock abi {abi}", _set(Layer.LANDLOCK), RESOLVE_UNIX_ABI),
+            Enforcer("seccomp without AF_UNIX", _set(Layer.SECCOMP), when=_NOTHING_UNIX, proven_by_step=True),
+            Enforcer(
+                "mount namespace that hides /run",
+                _set(Layer.MOUNTS, Layer.CAPABILITIES),
+                when=_UNIX_REPORTED,
+                why_partial="sockets elsewhere in the file system can be reached",
+            ),
+        ),
+        denied=(ProbeKind.CONNECT_UNIX, ProbeKind.CONNECT_ABSTRACT),
+    ),
+    Dimension.PROC_VISIBILITY: Row((_OWN_PIDS,), denied=(ProbeKind.SEE_PROCESS,)),
+    Dimension.KILL_TREE: Row(
+        (
+            Enforcer("pid namespace and sweep of the warden", _set(Layer.PID_NAMESPACE), proven_by_step=True),
+            Enforcer("sweep of the warden", proven_by_step=True),
+        )
+    ),
+    Dimension.LIMIT_PROCESSES: Row(
+        (
+            Enforcer(
+                "{processes_by}",
+                _set(Layer.CGROUP, Layer.CAPABILITIES),
+                when=_GROUP_COUNTS,
+                proven_by_step=True,
+            ),
+            Enforcer(
+                "rlimit in a user namespace",
+                _set(Layer.RLIMITS, Layer.USER_NAMESPACE, Layer.CAPABILITIES),
+                when=_ORDINARY_USER,
+                proven_by_step=True,
+            ),
+            Enforcer(
+                "{processes_by}",
+                _set(Layer.CGROUP),
+                when=_GROUP_COUNTS_LOOSELY,
+                proven_by_step=True,
+                why_partial=_LEAVES_GROUP,
+            ),
+        )
+    ),
+    Dimension.LIMIT_MEMORY: Row(
+        (
+            Enforcer(
+                "{memory_by}",
+                _set(Layer.CGROUP, Layer.CAPABILITIES),
+                when=_GROUP_BOUNDS,
+                proven_by_step=True,
+            ),
+            Enforcer(
+                "{memory_by}",
+                _set(Layer.CGROUP),
+                when=_GROUP_BOUNDS_LOOSELY,
+                proven_by_step=True,
+                why_partial=_LEAVES_GROUP,
+            ),
+        )
+    ),
+    Dimension.LIMIT_CPU: Row(
+        (Enforcer("rlimit of each process", _set(Layer.RLIMITS, Layer.CAPABILITIES), proven_by_step=True),)
+    ),
+    Dimension.LIMIT_FILE_SIZE: Row(
+        (Enforcer("rlimit of each process", _set(Layer.RLIMITS, Layer.CAPABILITIES), proven_by_step=True),)
+    ),
+    Dimension.LIMIT_WALL: Row((Enforcer("the host", proven_by_step=True),)),
+    Dimension.LIMIT_OUTPUT: Row((Enforcer("the host", proven_by_step=True),)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What is to be said of one dimension before any probe was tried."""
+
+    state: EnforcementState
+    by: str
+    why_not: str
+    enforcer: Enforcer | None
+
+
+def claim(
+    dimension: Dimension,
+    situation: Situation,
+    fallen: Mapping[Layer, str],
+    *,
+    processes_by: str = "control group",
+    memory_by: str = "control group",
+) -> Claim:
+    reasons: list[str] = []
+    for enforcer in TABLE[dimension].enforcers:
+        if enforcer.stands_in(situation):
+            by = enforcer.by.format(
+                abi=situation.place.landlock_abi, processes_by=processes_by, memory_by=memory_by
+            )
+            why = "; ".join(dict.fromkeys((enforcer.why_partial, *reasons))) if enforcer.why_partial else ""
+            return Claim(enforcer.state, by, why, enforcer)
+        reason = enforcer.lacks(situation, fallen)
+        if reason:
+            reasons.append(reason)
+    if not reasons and any(Layer.CGROUP in enforcer.layers for enforcer in TABLE[dimension].enforcers):
+        reasons.append(fallen.get(Layer.CGROUP, "no control group with the controller for it"))
+    return Claim(
+        EnforcementState.ABSENT, "", "; ".join(dict.fromkeys(reasons)) or "nothing here enforces it", None
+    )

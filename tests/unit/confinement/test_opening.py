@@ -1,0 +1,322 @@
+"""The loop: a failed step costs its layer, a lost dimension refuses, and nothing is left behind."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from execworld.confinement import CellDirectories, ConfinedCell, Layer, Place, open_cell
+from execworld.machine.batch import Batch, Results, StepError
+from execworld.machine.cell import (
+    CellFailed,
+    CellPlan,
+    CellReport,
+    CellStage,
+    CellStep,
+    CellsUnsupported,
+    LimitMethod,
+    NewFileSystem,
+    Pin,
+    Probe,
+    ProbeKind,
+    ProbeResult,
+    Restrict,
+    Unshare,
+)
+from execworld.machine.operations import Stat
+from execworld.machine.values import FileStat, KindMask
+from execworld.seams.enforcement import Dimension, EnforcementState
+from execworld.seams.errors import SandboxReason, SandboxUnavailable
+from execworld.seams.policy import NetworkMode, NetworkPolicy, ResourceLimits, SandboxMode, SandboxPolicy
+from execworld.seams.results import KillMethod, TreeReport
+
+pytestmark = pytest.mark.anyio
+POLICY = SandboxPolicy(
+    SandboxMode.WORKSPACE_WRITE, "/home/user/project", network=NetworkPolicy(NetworkMode.NONE)
+)
+FILES = {b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty", b"/dev/ptmx"}
+MISSING = {b"/opt", b"/lib32", b"/libx32", b"/tmp/.X11-unix"}
+Fails = Callable[[CellStep], int]
+
+
+@dataclass
+class ScriptedMachine:
+    """Makes cells on paper: each step fails as the table says, and probes do what the plan hopes for."""
+
+    fails: Fails = lambda step: 0
+    stage: CellStage | None = None
+    lock_fails: Callable[[CellPlan], int] = lambda plan: 0
+    result: Callable[[Probe], ProbeResult] | None = None
+    supported: bool = True
+    plans: list[CellPlan] = field(default_factory=list[CellPlan])
+    dropped: list[int] = field(default_factory=list[int])
+    batches: int = 0
+
+    async def run(self, batch: Batch) -> Results:
+        self.batches += 1
+        return Results([self._stat(step.operation) for step in batch.steps])
+
+    def _stat(self, operation: object) -> FileStat | StepError:
+        assert isinstance(operation, Stat)
+        assert not operation.follow
+        if operation.path in MISSING:
+            return StepError(errno.ENOENT)
+        device = operation.path in FILES
+        kind = KindMask.CHARACTER_DEVICE if device else KindMask.DIRECTORY
+        return FileStat(kind, 0o755, 0, 0, 1, 0, 0, 0, 0, 0, 0)
+
+    async def make_cell(self, plan: CellPlan) -> CellReport:
+        self.plans.append(plan)
+        if not self.supported:
+            raise CellsUnsupported
+        if self.stage is not None:
+            raise CellFailed(self.stage, 0, errno.ETIMEDOUT)
+        for number, step in enumerate(plan.steps):
+            if error := self.fails(step):
+                raise CellFailed(CellStage.STEP, number, error)
+        if error := self.lock_fails(plan):
+            raise CellFailed(CellStage.LOCK, 0, error)
+        return CellReport(
+            len(self.plans), LimitMethod.NONE, LimitMethod.NONE, errno.EROFS, errno.EROFS, self._probes(plan)
+        )
+
+    def _probes(self, plan: CellPlan) -> tuple[ProbeResult, ...]:
+        if self.result is not None:
+            return tuple(map(self.result, plan.probes))
+        granted = (ProbeKind.WRITE_BELOW, ProbeKind.READ)
+        return tuple(ProbeResult(0, 0 if probe.kind in granted else errno.EPERM) for probe in plan.probes)
+
+    async def drop_cell(self, handle: int) -> TreeReport:
+        self.dropped.append(handle)
+        return TreeReport(True, KillMethod.SUBREAPER)
+
+
+@asynccontextmanager
+async def opener(machine: ScriptedMachine, report: CellReport) -> AsyncGenerator[int]:
+    try:
+        yield report.handle
+    finally:
+        await machine.drop_cell(report.handle)
+
+
+@pytest.fixture
+def known() -> dict[Layer, str]:
+    return {}
+
+
+def refuses_namespaces(step: CellStep) -> int:
+    return errno.EPERM if isinstance(step, Unshare) else 0
+
+
+async def opened(
+    machine: ScriptedMachine,
+    place: Place,
+    directories: CellDirectories,
+    known: dict[Layer, str],
+    policy: SandboxPolicy = POLICY,
+) -> ConfinedCell[int]:
+    async with open_cell(machine, policy, place, directories, known, opener=opener) as cell:
+        assert machine.dropped == []
+    assert machine.dropped == [cell.machine]
+    return cell
+
+
+async def refused(
+    machine: ScriptedMachine,
+    place: Place,
+    directories: CellDirectories,
+    known: dict[Layer, str],
+    policy: SandboxPolicy = POLICY,
+) -> SandboxUnavailable:
+    with pytest.raises(SandboxUnavailable) as caught:
+        async with open_cell(machine, policy, place, directories, known, opener=opener):
+            raise AssertionError("opened")
+    return caught.value
+
+
+async def test_a_place_that_has_everything_needs_one_look_and_one_attempt(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    machine = ScriptedMachine()
+    cell = await opened(machine, place, directories, known)
+    assert (machine.batches, len(machine.plans), known) == (1, 1, {})
+    assert cell.enforcement.unenforced() == ()
+    assert cell.environment["TMPDIR"] == "/tmp/execworld-temp"
+
+
+async def test_a_failed_step_costs_its_layer_and_the_next_view_knows(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    """As in a container: proc cannot be mounted, so the numbers of the world stay."""
+    machine = ScriptedMachine(
+        fails=lambda step: errno.EPERM if isinstance(step, NewFileSystem) and step.kind == b"proc" else 0
+    )
+    cell = await opened(machine, place, directories, known)
+    assert known == {Layer.PID_NAMESPACE: "EPERM at NewFileSystem /proc"}
+    assert cell.enforcement.entries[Dimension.IPC_SIGNAL].by == "landlock abi 7 scopes and seccomp"
+    assert cell.enforcement.unenforced() == (Dimension.PROC_VISIBILITY,)
+    assert len(machine.plans) == 2
+    machine.dropped.clear()
+    await opened(machine, place, directories, known)
+    assert len(machine.plans) == 3
+
+
+async def test_without_namespaces_landlock_and_filters_do(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    for uid in (0, 1000):
+        machine, learned = ScriptedMachine(fails=refuses_namespaces), dict(known)
+        cell = await opened(machine, replace(place, uid=uid), directories, learned)
+        entries = cell.enforcement.entries
+        assert entries[Dimension.FS_WRITE].by == "landlock abi 7"
+        assert entries[Dimension.NET_TCP].by == "seccomp"
+        assert entries[Dimension.FS_METADATA].state is EnforcementState.ABSENT
+        assert set(learned) - {Layer.PLAIN_NAMESPACES} == {Layer.USER_NAMESPACE}
+
+
+async def test_a_required_dimension_that_is_lost_refuses(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    policy = replace(POLICY, hidden=("/home/user/.ssh",))
+    machine = ScriptedMachine(fails=refuses_namespaces)
+    error = await refused(machine, place, directories, known, policy)
+    assert error.missing == ("fs.read",)
+    assert error.reason is SandboxReason.BLOCKED
+    assert "EPERM" in error.message
+    assert "require_dimensions fs.read: no" in error.hint
+
+
+async def test_what_can_never_be_had_is_refused_before_anything_is_tried(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    machine = ScriptedMachine()
+    bare = replace(place, landlock_abi=0, namespaces=0)
+    error = await refused(machine, bare, directories, known)
+    assert machine.plans == []
+    assert "fs.write" in error.missing
+    assert error.reason is not SandboxReason.SETUP_FAILED
+
+
+async def test_a_path_of_the_policy_that_cannot_be_pinned_is_named(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    policy = replace(POLICY, hidden=("/home/user/.ssh",))
+    for path in (b"/home/user/project", b"/home/user/.ssh"):
+        machine = ScriptedMachine(
+            fails=lambda step, path=path: errno.ELOOP if isinstance(step, Pin) and step.path == path else 0  # type: ignore[misc]  # binds the loop's value
+        )
+        error = await refused(machine, place, directories, known, policy)
+        assert error.reason is SandboxReason.ROOT_UNUSABLE
+        assert path.decode() in error.message
+        assert known == {}
+
+
+async def test_a_path_that_is_only_taken_along_may_be_missing(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    machine = ScriptedMachine(
+        fails=lambda step: errno.ENOENT if isinstance(step, Pin) and step.path == b"/dev/full" else 0
+    )
+    cell = await opened(machine, place, directories, known)
+    assert (known, cell.enforcement.unenforced()) == ({}, ())
+
+
+async def test_a_lock_that_fails_costs_the_inner_layer_where_that_is_enough(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    machine = ScriptedMachine(lock_fails=lambda plan: errno.E2BIG if plan.lock.ruleset else 0)
+    cell = await opened(machine, place, directories, known)
+    assert known == {Layer.INNER_LANDLOCK: "E2BIG at the lock of programs"}
+    assert cell.enforcement.unenforced() == ()
+    always = ScriptedMachine(lock_fails=lambda plan: errno.EINVAL)
+    assert (await refused(always, place, directories, {})).reason is SandboxReason.SETUP_FAILED
+    needed = ScriptedMachine(
+        fails=refuses_namespaces, lock_fails=lambda plan: errno.E2BIG if plan.lock.ruleset else 0
+    )
+    assert (await refused(needed, place, directories, {})).missing == ("ipc.signal",)
+
+
+async def test_a_cell_that_contradicts_is_dropped(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    machine = ScriptedMachine(result=lambda probe: ProbeResult(0, 0))
+    error = await refused(machine, place, directories, known)
+    assert error.reason is SandboxReason.CANARY_CONTRADICTS
+    assert machine.dropped == [1]
+
+
+async def test_a_cell_whose_limits_nothing_holds_is_dropped(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    machine = ScriptedMachine()
+    policy = replace(POLICY, limits=ResourceLimits(memory_bytes=1 << 30))
+    error = await refused(machine, place, directories, known, policy)
+    assert error.missing == ("limit.memory",)
+    assert "EROFS" in error.message
+    assert machine.dropped == [1]
+
+
+async def test_a_cell_of_which_nothing_can_be_proven_is_dropped(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    machine = ScriptedMachine(result=lambda probe: ProbeResult(errno.EIO, errno.EIO))
+    error = await refused(machine, place, directories, known)
+    assert (error.reason, error.missing) == (SandboxReason.CANNOT_VERIFY, ("fs.write",))
+    assert machine.dropped == [1]
+
+
+@pytest.mark.parametrize(
+    ("stage", "reason"),
+    [(CellStage.START, SandboxReason.SETUP_FAILED), (CellStage.TARGETS, SandboxReason.CANNOT_VERIFY)],
+)
+async def test_other_failures_refuse_at_once(
+    place: Place,
+    directories: CellDirectories,
+    known: dict[Layer, str],
+    stage: CellStage,
+    reason: SandboxReason,
+) -> None:
+    machine = ScriptedMachine(stage=stage)
+    error = await refused(machine, place, directories, known)
+    assert error.reason is reason
+    assert "ETIMEDOUT" in error.message
+    assert len(machine.plans) == 1
+
+
+async def test_a_machine_without_cells_cannot_confine(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    error = await refused(ScriptedMachine(supported=False), place, directories, known)
+    assert error.reason is SandboxReason.WORLD_CANNOT_CONFINE
+
+
+async def test_whatever_step_fails_the_loop_ends(
+    place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> None:
+    """Any one kind of step, for ever: a cell without it, or a refusal; never a claim of what it was for."""
+    first = ScriptedMachine()
+    await opened(first, place, directories, known)
+    for kind in {type(step) for step in first.plans[0].steps}:
+        machine = ScriptedMachine(fails=lambda step, kind=kind: errno.EPERM if isinstance(step, kind) else 0)  # type: ignore[misc]  # binds the loop's value
+        learned: dict[Layer, str] = {}
+        claims = await claims_of(machine, place, directories, learned)
+        if claims:
+            assert learned
+            assert not any(isinstance(step, kind) for step in machine.plans[-1].steps)
+            assert kind is not Restrict or not any("landlock" in by for by in claims)
+        assert len(machine.dropped) <= 1
+
+
+async def claims_of(
+    machine: ScriptedMachine, place: Place, directories: CellDirectories, known: dict[Layer, str]
+) -> list[str]:
+    """By what dimensions are enforced; nothing when the policy was refused."""
+    try:
+        async with open_cell(machine, POLICY, place, directories, known, opener=opener) as cell:
+            return [entry.by for _, entry in cell.enforcement]
+    except SandboxUnavailable:
+        return []
