@@ -48,7 +48,16 @@ class NetworkPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """Bounds on everything that one view runs. None means no bound."""
+    """Bounds on everything that one view runs. None means no bound.
+
+    Attributes:
+        processes: At a time, in the whole view.
+        memory_bytes: Of the whole view.
+        cpu_s: Of each process by itself, rounded up to whole seconds; one that reaches it is killed.
+        file_size_bytes: Largest size to which any one process may make a file grow.
+        wall_s: Of each command.
+        output_bytes: Of each command.
+    """
 
     processes: int | None = None
     memory_bytes: int | None = None
@@ -91,9 +100,11 @@ class SandboxPolicy:
     Attributes:
         mode: ``read-only``, ``workspace-write`` or ``full-access``.
         workspace: The directory that work happens in; required by ``workspace-write``.
-        read_roots: When given, only these, the workspace and the write roots may be read.
+        read_roots: When given, only these, the workspace, the write roots, the view's own temp and cache, and what
+            programs need to start (`/usr`, `/bin`, `/sbin`, `/lib*`, `/etc`, `/opt`, `/proc`, harmless devices) may be
+            read.
         write_roots: Further directories that may be written.
-        hidden: Paths whose content may not be read.
+        hidden: Paths whose content may not be read. Must exist, and contain nothing that the policy grants.
         network: Which network may be used.
         limits: Bounds on processes, memory and so on.
         environment: Names that are let through from the host's environment beside the built-in allow-list.
