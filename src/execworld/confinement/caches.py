@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from execworld.confinement.dimensions import Situation
+from execworld.confinement.paths import contains
 from execworld.confinement.place import CellDirectories
-from execworld.seams.policy import SandboxMode, SandboxPolicy
+from execworld.seams.policy import SandboxMode
 
 _BELOW_CACHE: Final = {
     "XDG_CACHE_HOME": "",
@@ -29,11 +31,26 @@ _BELOW_CACHE: Final = {
 }
 
 
-def cache_environment(policy: SandboxPolicy, directories: CellDirectories) -> Mapping[str, str]:
-    """Empty unless the policy lets programs write there."""
-    if policy.mode is not SandboxMode.WORKSPACE_WRITE:
-        return MappingProxyType({})
-    cache = directories.cache.decode("utf-8", "surrogateescape")
-    temp = directories.temp.decode("utf-8", "surrogateescape")
-    variables = {name: cache + below for name, below in _BELOW_CACHE.items()}
-    return MappingProxyType({"TMPDIR": temp, **variables})
+def cell_environment(situation: Situation, directories: CellDirectories) -> Mapping[str, str]:
+    """What programs are to find set, over what they would inherit."""
+    writable = situation.policy.mode is SandboxMode.WORKSPACE_WRITE
+    variables: dict[str, str] = {}
+    if not _home_is_readable(situation):
+        # Many programs give up on a file of settings that is there and cannot be read, git among them.
+        variables["HOME"] = _text(directories.cache) if writable else "/"
+    if writable:
+        cache = _text(directories.cache)
+        variables["TMPDIR"] = _text(directories.temp)
+        variables |= {name: cache + below for name, below in _BELOW_CACHE.items()}
+    return MappingProxyType(variables)
+
+
+def _home_is_readable(situation: Situation) -> bool:
+    home, readable = situation.place.home, situation.paths.readable
+    if not home or readable is None:
+        return True
+    return any(contains(root, home) for root in (*readable, *situation.paths.writable))
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")

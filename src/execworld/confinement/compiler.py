@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from execworld.confinement import capabilities
-from execworld.confinement.caches import cache_environment
+from execworld.confinement.caches import cell_environment
 from execworld.confinement.canaries import Canary, canaries
 from execworld.confinement.dimensions import Claim, Situation, claim
 from execworld.confinement.filters import policy_rules, program_rules
@@ -124,7 +124,7 @@ def compile_cell(
         place=place,
         plan=plan,
         layer_of_step=tuple(steps.layers),
-        environment=cache_environment(policy, directories),
+        environment=cell_environment(situation, directories),
         claims=claims,
         canaries=chosen,
         situation=situation,

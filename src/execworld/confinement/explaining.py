@@ -108,7 +108,4 @@ def _flags(value: IntFlag) -> str:
 
 
 def _rules(rules: tuple[Rule, ...]) -> list[str]:
-    return [
-        rule.syscall + (f" when {' and '.join(str(test) for test in rule.tests)}" if rule.tests else "")
-        for rule in rules
-    ]
+    return [str(rule) for rule in rules]

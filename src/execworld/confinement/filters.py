@@ -6,11 +6,12 @@ Programs alone are under the rest, because the cell itself needs some of it (it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from execworld.confinement.dimensions import Situation, refuses_unix_sockets
 from execworld.confinement.layers import Layer
-from execworld.confinement.seccomp import Rule, Test, any_bit, different, equal, not_null
+from execworld.confinement.seccomp import Rule, any_bit, different, equal, not_null
 from execworld.seams.policy import NetworkMode, SandboxMode
 
 _EPERM, _EACCES, _ENOSYS = 1, 13, 38
@@ -82,8 +83,6 @@ def policy_rules(situation: Situation) -> tuple[Rule, ...]:
     rules: list[Rule] = []
     network = situation.policy.network.mode
     unix = not refuses_unix_sockets(situation)
-    if not unix:
-        rules.append(Rule("socket", _EACCES, (equal(0, _AF_UNIX),)))
     if not unix or network is not NetworkMode.ALL:
         # The two ends of a pair of datagram sockets can be connected again, to a socket of somebody else.
         stream = (different(1, _SOCK_STREAM, _SOCK_TYPE), different(1, _SOCK_SEQPACKET, _SOCK_TYPE))
@@ -92,10 +91,15 @@ def policy_rules(situation: Situation) -> tuple[Rule, ...]:
         if network is not NetworkMode.ALL:
             rules.append(Rule("socketpair", _EACCES, (different(0, _AF_UNIX),)))
         rules += [Rule(name, _EPERM) for name in _RING]
-    if network is NetworkMode.NONE:
-        rules += _no_network(has_own=Layer.NETWORK_NAMESPACE in situation.layers)
-    elif network is NetworkMode.PORTS:
-        rules += _tcp_only()
+    local = [_AF_UNIX] if unix else []
+    if network is NetworkMode.PORTS:
+        rules += _tcp_only(local)
+    elif network is NetworkMode.NONE and Layer.NETWORK_NAMESPACE in situation.layers:
+        rules += _internet_families(local)
+    elif network is NetworkMode.NONE:
+        rules.append(_families(local))
+    elif not unix:
+        rules.append(Rule("socket", _EACCES, (equal(0, _AF_UNIX),)))
     return tuple(rules)
 
 
@@ -122,20 +126,22 @@ def program_rules(situation: Situation) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _no_network(*, has_own: bool) -> list[Rule]:
-    families = [_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK] if has_own else [_AF_UNIX]
-    rules = [Rule("socket", _EACCES, _none_of(0, families))]
-    if has_own:
-        rules.append(_only_routes())
-    return rules
+def _families(allowed: Sequence[int]) -> Rule:
+    """Deny sockets of all other families."""
+    return Rule("socket", _EACCES, tuple(different(0, family) for family in allowed))
 
 
-def _tcp_only() -> list[Rule]:
-    """Landlock governs ports of TCP proper; everything that is not quite TCP goes past it."""
-    rules = [
-        Rule("socket", _EACCES, _none_of(0, [_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK])),
-        _only_routes(),
+def _internet_families(local: Sequence[int]) -> list[Rule]:
+    """Programs list the network interfaces by NETLINK_ROUTE, and cannot change anything without a capability."""
+    return [
+        _families([*local, _AF_INET, _AF_INET6, _AF_NETLINK]),
+        Rule("socket", _EACCES, (equal(0, _AF_NETLINK), different(2, _NETLINK_ROUTE))),
     ]
+
+
+def _tcp_only(local: Sequence[int]) -> list[Rule]:
+    """Landlock governs ports of TCP proper; everything that is not quite TCP goes past it."""
+    rules = _internet_families(local)
     for family in (_AF_INET, _AF_INET6):
         rules += [
             Rule("socket", _EACCES, (equal(0, family), different(1, _SOCK_STREAM, _SOCK_TYPE))),
@@ -151,12 +157,3 @@ def _tcp_only() -> list[Rule]:
         Rule("listen", _EACCES),  # binds a port by itself
     ]
     return rules
-
-
-def _only_routes() -> Rule:
-    """Programs list the network interfaces through it, and cannot change anything without a capability."""
-    return Rule("socket", _EACCES, (equal(0, _AF_NETLINK), different(2, _NETLINK_ROUTE)))
-
-
-def _none_of(argument: int, values: list[int]) -> tuple[Test, ...]:
-    return tuple(different(argument, value) for value in values)

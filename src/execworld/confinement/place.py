@@ -38,6 +38,7 @@ class Place:
         uid: Effective, like *gid*.
         landlock_abi: 0 for none.
         namespaces: `NamespaceBit`; *cgroup* `CgroupBit`.
+        home: Of the user; empty when not known.
     """
 
     arch: str
@@ -48,6 +49,7 @@ class Place:
     landlock_errata: int = 0
     namespaces: int = 0
     cgroup: int = 0
+    home: bytes = b""
 
     @classmethod
     def of(cls, facts: WardenFacts) -> Place:
@@ -60,6 +62,7 @@ class Place:
             landlock_errata=facts.landlock_errata,
             namespaces=facts.namespaces,
             cgroup=facts.cgroup,
+            home=facts.machine.home,
         )
 
     @property

@@ -35,7 +35,7 @@ class Comparison(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class ArgumentTest:
     """Attributes:
     argument: Counted from 0.
     mask: Applied to it before it is compared.
@@ -60,23 +60,27 @@ class Rule:
 
     syscall: str
     error: int
-    tests: tuple[Test, ...] = ()
+    tests: tuple[ArgumentTest, ...] = ()
+
+    def __str__(self) -> str:
+        when = f" when {' and '.join(str(test) for test in self.tests)}" if self.tests else ""
+        return f"{self.syscall}{when}"
 
 
-def equal(argument: int, value: int, mask: int = _WORD) -> Test:
-    return Test(argument, Comparison.EQUAL, value, mask)
+def equal(argument: int, value: int, mask: int = _WORD) -> ArgumentTest:
+    return ArgumentTest(argument, Comparison.EQUAL, value, mask)
 
 
-def different(argument: int, value: int, mask: int = _WORD) -> Test:
-    return Test(argument, Comparison.NOT_EQUAL, value, mask)
+def different(argument: int, value: int, mask: int = _WORD) -> ArgumentTest:
+    return ArgumentTest(argument, Comparison.NOT_EQUAL, value, mask)
 
 
-def any_bit(argument: int, bits: int) -> Test:
-    return Test(argument, Comparison.NOT_EQUAL, 0, bits)
+def any_bit(argument: int, bits: int) -> ArgumentTest:
+    return ArgumentTest(argument, Comparison.NOT_EQUAL, 0, bits)
 
 
-def not_null(argument: int) -> Test:
-    return Test(argument, Comparison.NOT_NULL)
+def not_null(argument: int) -> ArgumentTest:
+    return ArgumentTest(argument, Comparison.NOT_NULL)
 
 
 def assemble(rules: Sequence[Rule], arch: str) -> bytes:
@@ -123,7 +127,7 @@ def _assembled(rule: Rule, architecture: Architecture) -> list[_Instruction]:
     return [(_JUMP_EQUAL, 0, len(body), number), *body]
 
 
-def _tested(test: Test, to_restore: int) -> list[_Instruction]:
+def _tested(test: ArgumentTest, to_restore: int) -> list[_Instruction]:
     """Falls through when the test holds, else jumps over *to_restore* instructions behind it."""
     low = _ARGUMENTS + 8 * test.argument
     if test.comparison is Comparison.NOT_NULL:

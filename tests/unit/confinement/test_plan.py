@@ -119,6 +119,7 @@ def faults(compiled: CompiledCell, plan: CellPlan | None = None) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("uid", [0, 1000])
 @pytest.mark.parametrize("abi", [2, 3, 7, 9, 11])
@@ -427,3 +428,14 @@ def test_caches_and_temporary_files_have_a_place_where_they_may_be_written(
     assert compiled.environment["XDG_CACHE_HOME"] == "/home/user/.cache/execworld"
     assert all(run(compiled).creatable_below(value.encode()) for value in compiled.environment.values())
     assert compile_cell(POLICIES["read-only"], place, directories, {}, KINDS).environment == {}
+
+
+def test_a_home_that_may_not_be_read_is_not_the_home(place: Place, directories: CellDirectories) -> None:
+    """git ends with an error when its settings are there and cannot be read."""
+    here = replace(place, home=b"/home/user")
+    closed = compile_cell(POLICIES["read roots"], here, directories, {}, KINDS)
+    assert closed.environment["HOME"] == "/home/user/.cache/execworld"
+    for policy in (POLICIES["workspace-write"], policy_of(read_roots=("/home/user",))):
+        assert "HOME" not in compile_cell(policy, here, directories, {}, KINDS).environment
+    read_only = policy_of(SandboxMode.READ_ONLY, read_roots=("/srv/shared",))
+    assert compile_cell(read_only, here, directories, {}, KINDS).environment == {"HOME": "/"}
