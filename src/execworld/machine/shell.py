@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from execworld.machine.environment import SCREENLESS, SHELL_STARTUP_NAMES
@@ -26,7 +27,9 @@ from execworld.seams.subprocess import (
 class MachineShell(Shell):
     """Runs each command string in a fresh shell of the world."""
 
-    def __init__(self, subprocess: Subprocess, fs: FileSystem, *, path: str | None, cwd: str) -> None:
+    def __init__(
+        self, subprocess: Subprocess, fs: Callable[[], FileSystem], *, path: str | None, cwd: str
+    ) -> None:
         self._subprocess = subprocess
         self._fs = fs
         self._path = path
@@ -132,7 +135,7 @@ class MachineShell(Shell):
         path: str = self._cwd
         while path != "/":
             path = posixpath.dirname(path)
-            info = await self._fs.stat(path)
+            info = await self._fs().stat(path)
             if info is not None and info.kind is FileKind.DIRECTORY:
                 return path
         return "/"

@@ -12,7 +12,6 @@ import anyio
 from execworld.machine.base import Machine
 from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.environment import base_environment
-from execworld.machine.fs import MachineFileSystem
 from execworld.machine.operations import FindExecutable
 from execworld.machine.process import ProcessScope
 from execworld.machine.shell import MachineShell
@@ -107,13 +106,11 @@ class MachineWorld(World):
         self._closing: anyio.Event | None = None
         self._close_error: CleanupIncomplete | None = None
         environment = base_environment(machine.facts.environment, settings.environment)
-        self._fs = MachineFileSystem(
-            machine, world_id=self.world_id, view_id=self.view_id, cwd=facts.cwd, check=self.check
-        )
+        self._fs: FileSystem | None = None
         self._subprocess = MachineSubprocess(
             scope, cwd=facts.cwd.encode("utf-8", "surrogateescape"), environment=environment, check=self.check
         )
-        self._shell = MachineShell(self._subprocess, self._fs, path=facts.shell, cwd=facts.cwd)
+        self._shell = MachineShell(self._subprocess, lambda: self.fs, path=facts.shell, cwd=facts.cwd)
         self._sandbox = UnconfinedSandbox(self)
 
     @classmethod
@@ -158,6 +155,17 @@ class MachineWorld(World):
 
     @property
     def fs(self) -> FileSystem:
+        if self._fs is None:
+            # Half of all code above the waist is about files, and running a command needs none of it.
+            from execworld.machine.fs import MachineFileSystem
+
+            self._fs = MachineFileSystem(
+                self._machine,
+                world_id=self.world_id,
+                view_id=self.view_id,
+                cwd=self._facts.cwd,
+                check=self.check,
+            )
         return self._fs
 
     @property

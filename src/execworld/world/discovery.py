@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, TypeGuard
 
 from execworld.seams import (
-    ENTRY_POINT_GROUP,
     ConfigurationError,
     Provider,
     ProviderNotInstalled,
     ProviderUnknown,
     WorldUnavailable,
 )
+from execworld.world.registrations import Registration, provided_extras, read_registrations
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +37,7 @@ class ProviderListing:
 
 def list_providers() -> tuple[ProviderListing, ...]:
     """Every registered provider, ordered by name. A name that two distributions register appears twice."""
-    found = {
-        ProviderListing(point.name, _distribution(point), point.value)
-        for point in entry_points(group=ENTRY_POINT_GROUP)
-    }
+    found = {ProviderListing(point.name, _distribution(point), point.value) for point in read_registrations()}
     return tuple(sorted(found, key=lambda listing: (listing.name, listing.distribution, listing.reference)))
 
 
@@ -55,7 +50,7 @@ def load_provider(name: str) -> Provider[Any]:
         ProviderNotInstalled: it imports a package that is not there.
         WorldUnavailable: it cannot be imported for another reason, or is no provider of that name.
     """
-    points = entry_points(group=ENTRY_POINT_GROUP, name=name)
+    points = [point for point in read_registrations() if point.name == name]
     claims = {(_distribution(point), point.value): point for point in points}
     if not claims:
         raise _unknown(name)
@@ -66,7 +61,7 @@ def load_provider(name: str) -> Provider[Any]:
     (point,) = claims.values()
     with _import_errors_told_apart(point.name, point.module, lambda: _extra_like(point)):
         try:
-            loaded: object = point.load()
+            loaded = point.load()
         except AttributeError as error:
             message = f"world `{name}`: {point.value} could not be loaded: {error}"
             raise WorldUnavailable(message, hint=f"reinstall {_distribution(point)}") from error
@@ -133,20 +128,20 @@ def _is_absent(missing: str | None) -> bool:
     return missing is not None and "." not in missing and find_spec(missing) is None
 
 
-def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else "unknown distribution"
+def _distribution(point: Registration) -> str:
+    return point.distribution or "unknown distribution"
 
 
-def _extra_like(point: EntryPoint) -> str:
+def _extra_like(point: Registration) -> str:
     """The extra of the provider's name, for a provider that could not be imported to tell itself."""
-    if point.dist is None or _distribution(point) != "execworld":
-        return ""
-    extras = point.dist.metadata.get_all("Provides-Extra") or []
-    return point.name if point.name in extras else ""
+    own = point.distribution == "execworld" and point.name in provided_extras(point.distribution)
+    return point.name if own else ""
 
 
 def _unknown(name: str) -> ProviderUnknown:
-    names = sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)})
+    import difflib  # of use to nobody who spells it right
+
+    names = sorted({point.name for point in read_registrations()})
     # What stands before a colon is all that is repeated: the rest of a mistyped address may hold a password.
     shown = re.split(r"[:/@]", name, maxsplit=1)[0]
     near = difflib.get_close_matches(shown, names, n=1)

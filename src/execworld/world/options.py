@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -65,6 +64,8 @@ def _refuse_unknown(world: str, options: Mapping[str, object], known: tuple[str,
     unknown = [name for name in options if name not in known]
     if not unknown:
         return
+    import difflib
+
     name = unknown[0]
     near = difflib.get_close_matches(name.replace("-", "_").lower(), known, n=1)
     suggestion = f"did you mean `{near[0]}`? " if near else ""
