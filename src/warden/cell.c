@@ -414,7 +414,7 @@ bool cell_on_drop(uint64_t id, struct cursor *body) {
 /* Killed and given up: some of it could not be proven dead. It is answered, and goes on being killed. */
 static void on_killed(void *argument) {
     struct cell *cell = argument;
-    if (!cell->gone)
+    if (!cell->process->gone) /* else cell_gone comes next */
         answer_drop(cell);
 }
 

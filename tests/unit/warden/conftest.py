@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from .cells import Place
 from .driver import BINARY, ROOT, Warden
 
 
@@ -35,3 +38,13 @@ def warden() -> Iterator[Warden]:
     with Warden() as warden:
         yield warden
         warden.close()
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    """Outside of the directory of pytest, which other users cannot enter."""
+    folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="cells-")))
+    try:
+        yield Place(folder)
+    finally:
+        shutil.rmtree(folder)

@@ -92,7 +92,7 @@ def filter_step(program: bytes) -> bytes:
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
 ABI_BITS = (0x1FFF, 0x1FFF, 0x3FFF, 0x7FFF, 0x7FFF, 0xFFFF, 0xFFFF)  # by version of Landlock
-REFER = 0x2000
+REFER, IOCTL_DEV = 0x2000, 0x8000
 DEVICE = WRITE_FILE | READ_FILE
 READ_ALL = EXECUTE | READ_FILE | READ_DIR
 

@@ -1,0 +1,252 @@
+"""Cells: what they are locked into, what is seen of it by probes, and limits of all of a cell."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+from dataclasses import replace
+
+import pytest
+
+from . import driver as d
+from . import plans as p
+from . import records as r
+from .cells import ROOT, Builder, Place, cell_in, facts_of, full, landlock_only
+from .plans import Cell, Plan
+from .records import sh, u64
+
+needs_root = pytest.mark.skipif(not ROOT, reason="needs a warden with capabilities: run as root")
+
+# ---- what a program is locked into
+
+STATUS = "grep -E '^(NoNewPrivs|Seccomp|CapEff|CapPrm)' /proc/self/status"
+
+
+def lock_of(cell: Cell) -> dict[str, str]:
+    _, text = cell.output(sh(STATUS))
+    return dict(re.findall(r"(\w+):\t(\w+)", text))
+
+
+@pytest.mark.parametrize(
+    "user", [pytest.param(False, marks=needs_root, id="root"), pytest.param(True, id="user")]
+)
+@pytest.mark.parametrize("landlock", [True, False], ids=["all-layers", "namespaces-only"])
+def test_a_program_is_locked(place: Place, user: bool, landlock: bool) -> None:
+    with (
+        place.warden(user=user) as warden,
+        cell_in(warden, full(place, warden, user=user, landlock=landlock)) as (cell, made),
+    ):
+        lock = lock_of(cell)
+        assert lock["NoNewPrivs"] == "1"
+        assert lock["Seccomp"] == "2"
+        assert int(lock["CapEff"], 16) == int(lock["CapPrm"], 16) == 0
+        status, text = cell.output(sh(f"echo x > {place.folder}/new", stderr=r.MERGE))
+        assert status != 0, text
+        assert cell.output(sh(f"echo x > {place.workspace}/new && cat {place.workspace}/new")) == (0, "x\n")
+        _, number = cell.output(sh("echo $$"))
+        assert int(number) < 100
+        _, links = cell.output(sh("cat /proc/net/dev | grep -c :; cat /sys/class/net/lo/flags"))
+        assert links.split()[0] == "1"
+        status, text = cell.output(sh("unshare -m true", stderr=r.MERGE))
+        assert status != 0
+        assert "not permitted" in text
+        assert cell.output(sh("ulimit -n")) == (0, "64\n")
+        assert facts_of(cell).pid == 1
+        assert facts_of(cell).namespaces == 0
+        assert facts_of(cell).kill_method == 2
+        assert cell.status(d.MAKE_CELL, b"") == errno.EPERM
+        assert cell.status(d.DROP_CELL, u64(1)) == errno.EPERM
+        assert p.drop(warden, made.handle).gone
+    place.wait_empty(warden)
+
+
+def test_loopback_is_up(place: Place) -> None:
+    server = "a = socket.create_server(('127.0.0.1', 0))"
+    script = f"import socket; {server}; socket.create_connection(a.getsockname()); print('up')"
+    with place.warden(user=True) as warden, cell_in(warden, full(place, warden, user=True)) as (cell, _):
+        python = r.op_spawn(b"/usr/bin/env", [b"env", b"python3", b"-c", script.encode()], stderr=r.MERGE)
+        assert cell.output(python) == (0, "up\n")
+
+
+@pytest.mark.parametrize(
+    "user", [pytest.param(False, marks=needs_root, id="root"), pytest.param(True, id="user")]
+)
+def test_landlock_alone(place: Place, user: bool) -> None:
+    with place.warden(user=user) as warden, cell_in(warden, landlock_only(place, warden)) as (cell, _):
+        lock = lock_of(cell)
+        assert (lock["NoNewPrivs"], int(lock["CapEff"], 16)) == ("1", 0)
+        assert cell.output(sh(f"echo x > {place.workspace}/new && cat {place.workspace}/new")) == (0, "x\n")
+        status, text = cell.output(sh(f"echo x > {place.scratch}/new", stderr=r.MERGE))
+        assert status != 0, text
+        outcome = cell.batch(r.op_open(os.fsencode(place.scratch / "new"), r.WRITE | r.CREATE))
+        assert outcome.status == errno.EACCES
+
+
+@pytest.mark.parametrize("layers", ["full", "landlock"])
+def test_terminals(place: Place, layers: str) -> None:
+    with place.warden(user=True) as warden:
+        plan = full(place, warden, user=True) if layers == "full" else landlock_only(place, warden)
+        with cell_in(warden, plan) as (cell, _):
+            status, text = cell.output(sh("test -t 0 && stty size", terminal=(7, 33)))
+            assert (status, text) == (0, "7 33\r\n")
+            if layers == "landlock":
+                status, text = cell.output(sh("exec 3<>/dev/ptmx", stderr=r.MERGE))
+                assert status != 0, "a program must not open the terminals of others"
+
+
+@needs_root
+def test_commands_of_other_users(place: Place) -> None:
+    with place.warden() as warden:
+        plan = full(place, warden)
+        with cell_in(warden, plan) as (cell, _):
+            op = sh(f"id -u; id -G; {STATUS}", uid=1234, gid=1235, groups=[1236])
+            status, text = cell.output(op)
+            assert status == 0
+            assert text.splitlines()[:2] == ["1234", "1235 1236"]
+            assert "NoNewPrivs:\t1" in text
+            handle, _ = cell.spawn(sh("sleep 600", uid=1234))
+            assert cell.kill_tree(handle).gone
+
+
+def test_the_ruleset_is_not_given_to_programs(place: Place) -> None:
+    with place.warden(user=True) as warden, cell_in(warden, landlock_only(place, warden)) as (cell, _):
+        _, text = cell.output(sh("for f in /proc/self/fd/*; do echo $f $(readlink $f); done"))
+        assert "landlock" not in text
+        assert {line.split()[0].rsplit("/", 1)[1] for line in text.splitlines()} <= {"0", "1", "2", "3"}
+
+
+def test_a_program_can_neither_signal_nor_trace_the_cell(place: Place) -> None:
+    with place.warden(user=True) as warden:
+        if facts_of(warden).landlock < 6:
+            pytest.skip("Landlock scopes signals from version 6 on")
+        with cell_in(warden, landlock_only(place, warden)) as (cell, _):
+            target = facts_of(cell).pid
+            assert target > 1
+            status, text = cell.output(sh(f"kill -0 {target}", stderr=r.MERGE))
+            assert status != 0, text
+            status, text = cell.output(sh(f"cat /proc/{target}/environ", stderr=r.MERGE))
+            assert status != 0, text
+            status, text = cell.output(sh(f"echo > /proc/{target}/mem", stderr=r.MERGE))
+            assert status != 0, text
+            # A twin: of its own child it may have both.
+            assert cell.output(sh("sleep 600 & kill -0 $! && kill $!"))[0] == 0
+
+
+# ---- probes
+
+NAMELESS = [kind for kind in range(1, 20) if kind not in (p.READ, p.WRITE_BELOW)]
+FREE_UNDER_LANDLOCK = {
+    p.CHANGE_MODE,
+    p.CONNECT_UNIX,
+}  # of the versions that exist so far, some are not covered
+
+
+def test_probes_have_an_unconfined_twin(place: Place) -> None:
+    with place.warden(user=True) as warden:
+        probes = [(kind, b"") for kind in NAMELESS]
+        probes += [(p.READ, os.fsencode(place.secret)), (p.WRITE_BELOW, os.fsencode(place.workspace))]
+        probes += [(p.WRITE_BELOW, os.fsencode(place.scratch))]
+        plan = replace(full(place, warden, user=True), probes=probes)
+        with cell_in(warden, plan) as (_, made):
+            results = dict(zip([kind for kind, _ in probes[:-2]], made.probes, strict=False))
+            unavailable = {p.VSOCK, p.MULTIPATH_TCP, p.FAST_OPEN}
+            assert {kind for kind, result in results.items() if result[0] != 0} <= unavailable
+            for kind in (p.WRITE, p.TRUNCATE, p.CREATE, p.REMOVE, p.CHANGE_MODE):
+                assert results[kind][1] == errno.EROFS
+            for kind in (p.CONNECT_TCP, p.FAST_OPEN, p.MULTIPATH_TCP, p.SEND_UDP, p.CONNECT_ABSTRACT):
+                assert results[kind][1] != 0
+            for kind in (p.SIGNAL, p.SET_LIMIT, p.TRACE, p.READ_ENVIRONMENT, p.SEE_PROCESS):
+                assert results[kind][1] in (errno.ESRCH, errno.ENOENT)
+            assert results[p.READ] == (0, 0)
+            assert made.probes[-2:] == ((0, 0), (0, errno.EROFS))
+        # Without any step everything has its effect, also in the child under an empty lock.
+        nothing = replace(plan, steps=[], rules=None, capabilities=None, filter=b"", limits=[])
+        with cell_in(warden, nothing) as (_, made):
+            for (kind, _), (unconfined, confined) in zip(probes, made.probes, strict=True):
+                assert unconfined == confined, kind
+    place.wait_empty(warden)
+
+
+def test_a_filter_that_kills_counts_as_a_refusal(place: Place) -> None:
+    with place.warden(user=True) as warden:
+        plan = Plan(
+            filter=p.deny(p.PROCESS_VM_READV_CALL, action=0x8000_0000),
+            probes=[(p.TRACE, b""), (p.SIGNAL, b"")],
+            scratch=os.fsencode(place.scratch),
+        )
+        with cell_in(warden, plan) as (_, made):
+            assert made.probes == ((0, errno.EPERM), (0, 0))
+
+
+def test_a_hidden_file_is_another_one(place: Place) -> None:
+    with place.warden(user=True) as warden:
+        builder = Builder(place, warden)
+        builder.add(p.unshare(p.NEWUSER | p.NEWNS), p.map_ids(), p.private_mounts())
+        hidden = builder.pin(place.scratch)
+        builder.add(p.new_file_system(b"tmpfs", hidden))
+        plan = Plan(
+            builder.steps,
+            probes=[(p.READ, os.fsencode(place.scratch)), (p.READ, os.fsencode(place.secret))],
+            scratch=os.fsencode(place.workspace),
+        )
+        with cell_in(warden, plan) as (_, made):
+            assert made.probes == ((0, errno.ENOENT), (0, 0))
+
+
+# ---- limits
+
+
+@needs_root
+def test_a_limit_of_processes_binds(place: Place) -> None:
+    with place.warden() as warden:
+        made = p.make(warden, Plan(processes=40))
+        if made.methods[0] == p.NO_LIMIT:
+            pytest.skip(f"no group can hold it here: {os.strerror(made.errors[0])}")
+        cell = Cell(warden, made.handle)
+        script = "n=0; while [ $n -lt 80 ]; do sleep 600 & n=$((n+1)); done; echo all"
+        name, _ = cell.spawn(sh(script, stderr=r.MERGE))
+        assert cell.wait_exit(name).raw != 0
+        assert cell.kill_tree(name).gone
+        assert b"fork" in cell.read_all(name)
+        cell.close_ends()
+
+
+@needs_root
+def test_a_limit_of_memory_binds(place: Place) -> None:
+    with place.warden() as warden:
+        made = p.make(warden, Plan(memory=64 << 20))
+        if made.methods[1] == p.NO_LIMIT:
+            pytest.skip(f"no group can hold it here: {os.strerror(made.errors[1])}")
+        cell = Cell(warden, made.handle)
+        status, _ = cell.output(sh("head -c 200000000 /dev/zero | exec tail -n 1"))
+        assert status == 128 + signal.SIGKILL
+        assert cell.output(sh("echo alive")) == (0, "alive\n")
+        cell.close_ends()
+
+
+def test_a_limit_that_cannot_be_held_is_reported(place: Place) -> None:
+    with place.warden(user=True) as warden:
+        made = p.make(warden, Plan(processes=100, memory=64 << 20))
+        assert made.outcome == 0
+        for method, error in zip(made.methods, made.errors, strict=True):
+            assert (method == p.NO_LIMIT) == (error != 0)
+
+
+def test_the_program_may_have_been_deleted(place: Place) -> None:
+    with place.warden(user=True) as warden:
+        place.binary.unlink()
+        with cell_in(warden, Plan()) as (cell, _):
+            assert cell.status(d.PING) == 0
+
+
+def test_the_directory_is_entered_again(place: Place) -> None:
+    folder = os.getcwd()
+    try:
+        os.chdir(place.workspace)
+        with place.warden(user=True) as warden, cell_in(warden, full(place, warden, user=True)) as (cell, _):
+            cell.run(r.op_open(b"relative", r.WRITE | r.CREATE))
+    finally:
+        os.chdir(folder)
+    assert (place.workspace / "relative").exists()
