@@ -51,7 +51,7 @@ class ResourceLimits:
     """Bounds on everything that one view runs. None means no bound.
 
     Attributes:
-        processes: At a time, in the whole view.
+        processes: At a time, in the whole view; a world may add a score for its own that share the view.
         memory_bytes: Of the whole view.
         cpu_s: Of each process by itself, rounded up to whole seconds; one that reaches it is killed.
         file_size_bytes: Largest size to which any one process may make a file grow.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from execworld.confinement import capabilities
 from execworld.confinement.caches import cell_environment
@@ -21,6 +22,9 @@ from execworld.confinement.steps import StepList
 from execworld.machine.cell import CellPlan, Filter, KeepCapabilities, ProgramLock, Restrict, Ruleset
 from execworld.seams.enforcement import Dimension, EnforcementState
 from execworld.seams.policy import SandboxPolicy
+
+TASKS_OF_A_CELL: Final = 16
+"""Warden, its threads, keeper and supervisors in a cell that runs a few commands at a time."""
 
 _RLIMIT_CPU, _RLIMIT_FSIZE, _RLIMIT_NPROC = 0, 1, 6  # the same on all architectures that a warden runs on
 
@@ -114,7 +118,7 @@ def compile_cell(
             capabilities=kept,
             limits=_limits(policy, found.layers),
         ),
-        processes=policy.limits.processes if Layer.CGROUP in found.layers else None,
+        processes=_processes(policy) if Layer.CGROUP in found.layers else None,
         memory_bytes=policy.limits.memory_bytes if Layer.CGROUP in found.layers else None,
         probes=tuple(canary.probe for canary in chosen),
         scratch=directories.scratch if chosen else b"",
@@ -153,6 +157,13 @@ def _limits(policy: SandboxPolicy, layers: frozenset[Layer]) -> tuple[tuple[int,
         values.append((_RLIMIT_CPU, seconds, seconds))
     if limits.file_size_bytes is not None:
         values.append((_RLIMIT_FSIZE, limits.file_size_bytes, limits.file_size_bytes))
-    if limits.processes is not None and Layer.USER_NAMESPACE in layers:
-        values.append((_RLIMIT_NPROC, limits.processes, limits.processes))
+    processes = _processes(policy)
+    if processes is not None and Layer.USER_NAMESPACE in layers:
+        values.append((_RLIMIT_NPROC, processes, processes))
     return tuple(values)
+
+
+def _processes(policy: SandboxPolicy) -> int | None:
+    """What the kernel is told: it counts the tasks of the cell itself as well."""
+    asked = policy.limits.processes
+    return None if asked is None else asked + TASKS_OF_A_CELL

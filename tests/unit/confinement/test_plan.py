@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from execworld.confinement import CellDirectories, CompiledCell, Layer, PathKind, Place, compile_cell
+from execworld.confinement.compiler import TASKS_OF_A_CELL
 from execworld.machine.cell import (
     AttachTree,
     CellPlan,
@@ -401,6 +402,14 @@ def test_full_access_has_only_the_layers_that_were_asked_for(
         assert compiled.missing() == ()
 
 
+def test_a_limit_on_processes_leaves_room_for_the_cell_itself(
+    place: Place, directories: CellDirectories
+) -> None:
+    """The kernel counts the warden of the cell and its supervisors too: `processes` is what programs may have."""
+    compiled = compile_cell(policy_of(limits=ResourceLimits(processes=50)), place, directories, {}, KINDS)
+    assert compiled.plan.processes == 50 + TASKS_OF_A_CELL
+
+
 def test_a_limit_of_a_group_that_its_processes_may_leave_is_partial(
     place: Place, directories: CellDirectories
 ) -> None:
@@ -417,7 +426,7 @@ def test_root_is_not_counted_by_a_limit_of_a_user(place: Place, directories: Cel
     for uid, missing in ((0, (Dimension.LIMIT_PROCESSES,)), (1000, ())):
         compiled = compile_cell(policy, replace(place, uid=uid, cgroup=0), directories, {}, KINDS)
         assert compiled.missing() == missing
-        assert ((6, 50, 50) in compiled.plan.lock.limits) == (uid != 0)
+        assert ((6, 50 + TASKS_OF_A_CELL, 50 + TASKS_OF_A_CELL) in compiled.plan.lock.limits) == (uid != 0)
 
 
 def test_caches_and_temporary_files_have_a_place_where_they_may_be_written(
