@@ -34,7 +34,8 @@ from execworld.machine.local import tree
 from execworld.machine.local.batch import StepFailed
 from execworld.machine.local.connections import LocalConnection, open_connection
 from execworld.machine.local.files import LocalFiles
-from execworld.machine.local.processes import LocalProcess, SpawnError, start_process
+from execworld.machine.local.processes import LocalProcess
+from execworld.machine.local.starting import SpawnError, start_process
 from execworld.machine.operations import Connect, Spawn
 from execworld.machine.values import Spawned
 from execworld.seams.results import KillMethod, TreeReport
