@@ -23,12 +23,12 @@ from execworld.machine.fs.access import Call, FileAccess
 from execworld.machine.fs.errors import MOVED_HINT
 from execworld.machine.fs.information import file_info, file_version, version_demand
 from execworld.machine.fs.paths import Location
+from execworld.machine.fs.pieces import StreamPieces
 from execworld.machine.fs.text import TextError, decode_text, encode_text, exact_encoding, with_line_feeds
+from execworld.machine.fs.write_plan import Demand
 from execworld.machine.fs.writing import (
     AtomicWrite,
-    Demand,
     Published,
-    StreamPieces,
     write_outcome,
 )
 from execworld.machine.operations import (
