@@ -107,6 +107,20 @@ static void find_temp_roots(void) {
     }
 }
 
+/* Of a directory that was removed, where it was: what is relative to it has to fail, not to mean another place. */
+static void find_cwd(void) {
+    static const char removed[] = " (deleted)";
+    const size_t tail = sizeof removed - 1;
+    if (getcwd(facts.cwd, sizeof facts.cwd) && facts.cwd[0] == '/')
+        return;
+    ssize_t length = readlink("/proc/self/cwd", facts.cwd, sizeof facts.cwd - 1);
+    facts.cwd[length > 0 ? length : 0] = 0;
+    if (length > (ssize_t)tail && strcmp(facts.cwd + length - tail, removed) == 0)
+        facts.cwd[(size_t)length - tail] = 0;
+    if (facts.cwd[0] != '/')
+        strcpy(facts.cwd, "/");
+}
+
 void facts_start(void) {
     struct stat stat_buffer;
     uname(&facts.system);
@@ -115,8 +129,7 @@ void facts_start(void) {
     facts.pid_namespace = stat("/proc/self/ns/pid", &stat_buffer) == 0 ? stat_buffer.st_ino : 0;
     find_init_start();
     find_user();
-    if (!getcwd(facts.cwd, sizeof facts.cwd) || facts.cwd[0] != '/')
-        strcpy(facts.cwd, "/");
+    find_cwd();
     find_temp_roots();
     facts.mask = umask(0);
     umask(facts.mask);

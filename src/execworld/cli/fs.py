@@ -187,6 +187,9 @@ def remove_command(
             try:
                 if recursive and posixpath.normpath(path) in ("/", "//"):
                     raise InvalidPath("the root directory is not removed", path=path, op="fs.remove")
+                if recursive and posixpath.basename(path.rstrip("/")) in (".", ".."):
+                    message = f"{printable_path(path)} is not removed, because it is where somebody stands"
+                    raise InvalidPath(message, path=path, op="fs.remove", hint="name the directory")
                 await fs.remove(os.fsencode(path), recursive=recursive, missing_ok=force)
             except FileError as error:
                 code = report(error)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import stat
@@ -149,6 +150,34 @@ def test_an_interrupted_stream_leaves_nothing(eventually: Eventually, tmp_path: 
     os.close(writing)
     assert (program.returncode, errors) == (130, b"")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", [".", "./", "..", "dir/..", "dir/./"])
+def test_the_directory_that_we_are_in_is_not_removed(execworld: Run, tmp_path: Path, path: str) -> None:
+    """As rm(1) refuses it: it is a slip more often than meant."""
+    (tmp_path / "here" / "dir").mkdir(parents=True)
+    finished = execworld("fs", "rm", "-w", "local", "-r", path, cwd=tmp_path / "here")
+    assert finished.returncode == 1
+    assert b"[FS_INVALID_PATH]" in finished.stderr
+    assert (tmp_path / "here" / "dir").is_dir()
+
+
+def test_in_a_removed_directory_relative_names_mean_no_other_place(tmp_path: Path) -> None:
+    """They would be looked up in the root directory: ``fs rm -r tmp`` must not remove /tmp."""
+    gone = tmp_path / "gone"
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        gone.mkdir()
+        program = shlex.join([sys.executable, "-m", "execworld.cli", *arguments])
+        return subprocess.run(["sh", "-c", f"rmdir ../gone; exec {program}"], cwd=gone, capture_output=True)
+
+    listed = run("fs", "ls", "-w", "local")
+    assert (listed.returncode, listed.stdout) == (1, b"")
+    assert b"[FS_NOT_FOUND]" in listed.stderr
+    ran = run("run", "-w", "local", "--", "pwd")
+    assert (ran.returncode, ran.stdout) == (125, b"")
+    assert b"[WORKING_DIRECTORY_MISSING]" in ran.stderr
+    assert run("run", "-w", "local", "--cwd", "/", "--", "pwd").stdout == b"/\n"
 
 
 def test_hints_are_words_of_the_command_line(execworld: Run, tmp_path: Path) -> None:

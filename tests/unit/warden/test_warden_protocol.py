@@ -76,6 +76,22 @@ def test_facts() -> None:
         warden.close()
 
 
+@pytest.mark.parametrize("name", ["gone", "gone (deleted)"])
+def test_a_removed_directory_is_still_named(tmp_path: Path, name: str) -> None:
+    """What is relative to it would mean another place if the facts named one that exists."""
+    gone = tmp_path / name
+
+    def enter_and_remove() -> None:
+        gone.mkdir()
+        os.chdir(gone)
+        gone.rmdir()
+
+    with Warden(preexec=enter_and_remove) as warden:
+        assert warden.facts is not None
+        path = os.fsencode(gone)
+        assert u32(len(path)) + path in bytes(warden.facts.data)
+
+
 def test_nothing_is_waited_for_in_the_handshake(tmp_path: Path) -> None:
     """The host may send requests behind its HELLO, in one piece."""
     with Warden(hello=False) as warden:

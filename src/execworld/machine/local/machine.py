@@ -38,6 +38,7 @@ from execworld.machine.local.processes import LocalProcess
 from execworld.machine.local.starting import SpawnError, start_process
 from execworld.machine.operations import Connect, Spawn
 from execworld.machine.values import Spawned
+from execworld.seams.errors import WorkingDirectoryMissing
 from execworld.seams.results import KillMethod, TreeReport
 
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -253,7 +254,22 @@ def _working_directory() -> bytes:
     try:
         return os.getcwdb()
     except FileNotFoundError:
-        return b"/"
+        return _removed_directory()
+
+
+def _removed_directory() -> bytes:
+    """Where our directory was before it was removed: what is relative to it has to fail, not to mean another place."""
+    try:
+        path = os.readlink(b"/proc/self/cwd").removesuffix(b" (deleted)")
+    except OSError:
+        path = os.environb.get(b"PWD", b"")
+    if not path.startswith(b"/"):
+        raise WorkingDirectoryMissing(
+            "the working directory of this program does not exist any more",
+            op="world.open",
+            hint="change to one that exists",
+        )
+    return path
 
 
 def _temp_roots() -> tuple[bytes, ...]:
