@@ -127,7 +127,7 @@ class LocalMachine(Machine):
         elif connection is not None:
             connection.close()
         else:
-            self._files.release(handle)
+            await self._files.release_in_time(handle)
         self._announce_free_handle()
 
     async def ping(self) -> None:
@@ -146,7 +146,7 @@ class LocalMachine(Machine):
                 self._report = await self._sweep()
                 for handle in [*self._processes, *self._connections]:
                     await self.release(handle)
-                self._files.close()
+                await self._files.aclose()
             finally:
                 atexit.unregister(self._kill_at_exit)
                 self._closing.set()
