@@ -12,6 +12,7 @@ import secrets
 import socket
 import tempfile
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -168,13 +169,14 @@ class LocalMachine(Machine):
 
     def _spawn(self, spec: Spawn, path: bytes, cwd: bytes) -> Spawned:
         handle = next(self._numbers)
+        asked_s = time.monotonic()
         try:
             process = start_process(spec, path, cwd, self._marker + b"." + str(handle).encode())
         except SpawnError as error:
             raise StepFailed(error.status, error.stage) from error
         with self._lock:
             self._processes[handle] = process
-        return Spawned(handle, process.pid)
+        return Spawned(handle, process.pid, asked_s)
 
     def _connect(self, step: Connect) -> int:
         connection = open_connection(step)
