@@ -119,6 +119,18 @@ static void undo_and_close(struct batch *batch, unsigned done) {
     }
 }
 
+/* What is left is the loop's to attach, and to drop. Files are closed here, when Close or the end of the batch has taken
+ * them out of the table. */
+static void drop_files(struct batch *batch) {
+    unsigned kept = 0;
+    for (unsigned index = 0; index < batch->opened_count; index++)
+        if (handle_may_hang(batch->opened[index]))
+            handle_drop(batch->opened[index]);
+        else
+            batch->opened[kept++] = batch->opened[index];
+    batch->opened_count = kept;
+}
+
 void batch_run(struct job *job) {
     struct batch *batch = (struct batch *)job;
     struct buffer *reply = &batch->reply;
@@ -143,9 +155,11 @@ void batch_run(struct job *job) {
         batch->failed = true;
         undo_and_close(batch, index);
         batch->detail = detail;
+        drop_files(batch);
         write_outcome(batch, status, index, index);
         return;
     }
+    drop_files(batch);
     batch->detail = 0;
     write_outcome(batch, 0, NO_STEP, batch->count);
 }

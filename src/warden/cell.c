@@ -96,9 +96,10 @@ static int transfer(struct making *making, int fd, void *data, size_t size, bool
     return 0;
 }
 
-static _Noreturn void try_unconfined(const struct making *making, int report) {
+static void try_unconfined(void *argument, const int *report) {
+    const struct making *making = argument;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    probes_try(&making->plan, &making->set.where, 0, report);
+    probes_try(&making->plan, &making->set.where, 0, *report);
     _exit(0);
 }
 
@@ -110,9 +111,7 @@ static int probe_unconfined(struct making *making) {
         return 0;
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         return errno;
-    pid_t child = helper_fork();
-    if (child == 0)
-        try_unconfined(making, ends[1]);
+    pid_t child = helper_fork(&ends[1], 1, try_unconfined, making);
     int error = child < 0 ? errno : 0;
     close(ends[1]);
     if (error == 0)

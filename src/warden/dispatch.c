@@ -319,6 +319,8 @@ static bool on_process_request(uint8_t type, uint64_t id, struct cursor *body) {
     return good;
 }
 
+static void reply_released(uint64_t id) { reply_status(id, 0); }
+
 static bool on_release(uint64_t id, struct cursor *body) {
     uint64_t number = take_u64(body);
     if (!cursor_done(body))
@@ -327,11 +329,16 @@ static bool on_release(uint64_t id, struct cursor *body) {
     /* One that no reply has named yet cannot be meant. */
     bool mine = handle && (handle->kind == HANDLE_FILE || handle->kind == HANDLE_WALK || input_of(handle) ||
                            stream_of(handle, 1));
-    if (mine && handle_remove(number))
+    bool removed = mine && handle_remove(number);
+    bool may_hang = removed && handle_may_hang(handle);
+    if (removed && !may_hang)
         release(handle);
     if (handle)
-        handle_drop(handle);
-    reply_status(id, 0);
+        handle_drop(handle); /* ours; the table's reference is left */
+    if (may_hang)
+        handle_drop_in_worker(handle, reply_released, id);
+    else
+        reply_released(id);
     return true;
 }
 

@@ -1,6 +1,7 @@
 #include "handles.h"
 
 #include "listing.h"
+#include "workers.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -76,9 +77,45 @@ struct handle *handle_get_kind(uint64_t number, enum handle_kind kind) {
 
 void handle_hold(struct handle *handle) { atomic_fetch_add(&handle->references, 1); }
 
+bool handle_may_hang(const struct handle *handle) {
+    return handle->kind == HANDLE_FILE || handle->kind == HANDLE_WALK;
+}
+
+struct closing {
+    struct job job; /* first */
+    struct handle *handle;
+    void (*then)(uint64_t id);
+    uint64_t id;
+};
+
+static void run_closing(struct job *job) { handle_drop(((struct closing *)job)->handle); }
+
+static void on_closed(struct job *job) {
+    struct closing *closing = (struct closing *)job;
+    if (closing->then)
+        closing->then(closing->id);
+    free(closing);
+}
+
+void handle_drop_in_worker(struct handle *handle, void (*then)(uint64_t id), uint64_t id) {
+    struct closing *closing = calloc(1, sizeof *closing);
+    if (!closing)
+        abort();
+    *closing = (struct closing){.handle = handle, .then = then, .id = id};
+    closing->job.run = run_closing;
+    closing->job.done = on_closed;
+    workers_submit(&closing->job);
+}
+
 void handle_drop(struct handle *handle) {
-    if (atomic_fetch_sub(&handle->references, 1) == 1)
+    if (atomic_fetch_sub(&handle->references, 1) != 1)
+        return;
+    if (!handle_may_hang(handle) || workers_inside()) {
         handle->destroy(handle);
+        return;
+    }
+    atomic_store(&handle->references, 1);
+    handle_drop_in_worker(handle, NULL, 0);
 }
 
 struct handle *handle_remove(uint64_t number) {

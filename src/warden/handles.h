@@ -25,7 +25,11 @@ struct handle *handle_get(uint64_t number);
 struct handle *handle_get_kind(uint64_t number, enum handle_kind kind);
 
 void handle_hold(struct handle *handle);
+/* The last one to drop a file or a walk closes it, in a worker: a file system may not answer that (flush of FUSE and NFS). */
 void handle_drop(struct handle *handle);
+/* Drops it in a worker, and then calls `then` in the loop. */
+void handle_drop_in_worker(struct handle *handle, void (*then)(uint64_t id), uint64_t id);
+bool handle_may_hang(const struct handle *handle);
 
 /* Takes the number out of the table; the table's reference goes to the caller. NULL when it is gone already. */
 struct handle *handle_remove(uint64_t number);

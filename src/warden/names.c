@@ -107,9 +107,10 @@ int step_remove_directory(struct batch *batch, const struct operation *operation
     return status ? status : finish(&place, unlinkat(place.fd, place.path.text, AT_REMOVEDIR));
 }
 
-static int executable(const char *path) {
+static int executable(const char *path, bool *exists) {
     struct stat stat;
-    if (fstatat(AT_FDCWD, path, &stat, 0) < 0)
+    *exists = fstatat(AT_FDCWD, path, &stat, 0) == 0;
+    if (!*exists)
         return errno;
     if (!S_ISREG(stat.st_mode))
         return EACCES;
@@ -120,12 +121,13 @@ static int executable(const char *path) {
 int step_find_executable(struct batch *batch, const struct operation *operation) {
     struct slice name = operation->data;
     struct path_text path;
+    bool exists;
     if (name.size == 0)
         return ENOENT;
     if (memchr(name.data, '/', name.size)) {
         int status = slice_to_path(name, &path);
         if (status == 0)
-            status = executable(path.text);
+            status = executable(path.text, &exists);
         if (status == 0)
             put_bytes(&batch->reply, name.data, name.size);
         return status == ENOTDIR ? ENOENT : status;
@@ -146,12 +148,12 @@ int step_find_executable(struct batch *batch, const struct operation *operation)
         path.text[size] = 0;
         if (memchr(path.text, 0, size))
             return EINVAL;
-        int status = executable(path.text);
+        int status = executable(path.text, &exists);
         if (status == 0) {
             put_bytes(&batch->reply, path.text, size);
             return 0;
         }
-        if (status == EACCES)
+        if (exists) /* what lies in a directory that cannot be searched is not there for anybody here */
             result = EACCES;
     }
     return result;

@@ -60,30 +60,6 @@ static uint8_t method(void) {
     return state.cgroup >= 0 ? KILL_CGROUP : KILL_SUBREAPER;
 }
 
-/* All descriptors but the given ones and 0 to 2; other commands' pipes would stay open with us. */
-static void close_others(int *kept, int count) {
-    for (int index = 1; index < count; index++)
-        for (int at = index; at > 0 && kept[at] < kept[at - 1]; at--) {
-            int swap = kept[at];
-            kept[at] = kept[at - 1];
-            kept[at - 1] = swap;
-        }
-    unsigned first = 3;
-    for (int index = 0; index <= count; index++) {
-        unsigned until = index < count ? (unsigned)kept[index] : UINT32_MAX;
-        if (index < count && kept[index] < (int)first)
-            continue;
-        if (until > first && sys_close_range(first, until - 1) < 0) {
-            struct rlimit limit;
-            getrlimit(RLIMIT_NOFILE, &limit);
-            unsigned most = limit.rlim_cur < 65536 ? (unsigned)limit.rlim_cur : 65536;
-            for (unsigned fd = first; fd < until && fd < most; fd++)
-                close((int)fd);
-        }
-        first = until + 1;
-    }
-}
-
 static void prepare(const struct command *command) {
     sigset_t all;
     sigfillset(&all);
@@ -114,7 +90,7 @@ static void prepare(const struct command *command) {
     for (size_t index = 0; index < sizeof wanted / sizeof wanted[0]; index++)
         if (wanted[index] > 2)
             kept[count++] = wanted[index];
-    close_others(kept, count);
+    close_all_but(kept, count); /* other commands' pipes would stay open with us */
 }
 
 /* False when it did not start. */

@@ -1,6 +1,8 @@
 #include "supervisors.h"
 
 #include "cgroup.h"
+#include "forker.h"
+#include "limits.h"
 #include "sys.h"
 
 #include <poll.h>
@@ -135,15 +137,14 @@ static void make_room(void) {
         abort();
 }
 
-pid_t helper_fork(void) {
+pid_t helper_fork(const int *fds, int count, void (*main)(void *argument, const int *fds), void *argument) {
     supervisors_lock();
     make_room();
-    pid_t child = sys_fork();
+    pid_t child = forker_fork(fds, count, main, argument);
     int error = errno;
     if (child > 0)
         known[known_count++] = child;
-    if (child != 0)
-        supervisors_unlock();
+    supervisors_unlock();
     errno = error;
     return child;
 }
@@ -155,19 +156,52 @@ void helper_kill(pid_t pid) {
     supervisors_unlock();
 }
 
+enum { GIVEN_CONTROL, GIVEN_CGROUP, GIVEN_EXECUTABLE, GIVEN_STANDARD, GIVEN_LIMITS = GIVEN_STANDARD + 3 };
+enum { GIVEN_COUNT = GIVEN_LIMITS + LIMIT_COUNT };
+
+struct birth {
+    struct command *command;
+    pid_t warden;
+};
+
+/* In the child, whose memory is a copy. */
+static void be_supervisor(void *argument, const int *fds) {
+    static struct limit_groups limits;
+    struct birth *birth = argument;
+    struct command *command = birth->command;
+    command->control = fds[GIVEN_CONTROL];
+    command->cgroup = fds[GIVEN_CGROUP];
+    if (command->executable > 0)
+        command->executable = fds[GIVEN_EXECUTABLE];
+    for (int index = 0; index < 3; index++)
+        if (command->standard[index] != command->null)
+            command->standard[index] = fds[GIVEN_STANDARD + index];
+    if (command->limits_of_cell) {
+        limits = *command->limits_of_cell;
+        for (int kind = 0; kind < LIMIT_COUNT; kind++)
+            limits.directories[kind] = fds[GIVEN_LIMITS + kind];
+        command->limits_of_cell = &limits;
+    }
+    supervise(command, birth->warden);
+}
+
 int supervisor_fork(struct command *command, struct spawned *spawned) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return errno;
     spawned->control = ends[0];
-    command->control = ends[1];
-    command->cgroup = spawned->cgroup ? spawned->cgroup->directory : -1;
-    pid_t warden = getpid();
+    int fds[GIVEN_COUNT];
+    fds[GIVEN_CONTROL] = ends[1];
+    fds[GIVEN_CGROUP] = spawned->cgroup ? spawned->cgroup->directory : -1;
+    fds[GIVEN_EXECUTABLE] = command->executable > 0 ? command->executable : -1;
+    for (int index = 0; index < 3; index++)
+        fds[GIVEN_STANDARD + index] = command->standard[index] == command->null ? -1 : command->standard[index];
+    for (int kind = 0; kind < LIMIT_COUNT; kind++)
+        fds[GIVEN_LIMITS + kind] = command->limits_of_cell ? command->limits_of_cell->directories[kind] : -1;
+    struct birth birth = {command, getpid()};
     supervisors_lock();
     make_room();
-    spawned->supervisor = sys_fork();
-    if (spawned->supervisor == 0)
-        supervise(command, warden);
+    spawned->supervisor = forker_fork(fds, GIVEN_COUNT, be_supervisor, &birth);
     int status = spawned->supervisor < 0 ? errno : 0;
     if (status == 0)
         known[known_count++] = spawned->supervisor;

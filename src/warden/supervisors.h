@@ -12,8 +12,8 @@
 int supervisor_start(struct command *command, struct spawned *spawned);
 /* Forks one for this command alone. `spawned` has its cgroup already. */
 int supervisor_fork(struct command *command, struct spawned *spawned);
-/* A child that is no supervisor and ends soon by itself. 0 in the child, where async-signal-safe functions alone may be used. */
-pid_t helper_fork(void);
+/* A child that is no supervisor and ends soon by itself; as forker_fork. */
+pid_t helper_fork(const int *fds, int count, void (*main)(void *argument, const int *fds), void *argument);
 /* A child of either sort, unless it was reaped already. */
 void helper_kill(pid_t pid);
 /* Takes one back whose tree ended by itself. Takes over control and cgroup. */

@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/resource.h>
+#include <limits.h>
 #include <unistd.h>
 
 /* Shared by all architectures since 5.0. */
@@ -18,6 +20,29 @@ int sys_openat2(int base, const char *path, const struct open_request *request, 
 }
 
 int sys_close_range(unsigned first, unsigned last) { return (int)syscall(NR_CLOSE_RANGE, first, last, 0u); }
+
+void close_all_but(int *kept, int count) {
+    for (int index = 1; index < count; index++)
+        for (int at = index; at > 0 && kept[at] < kept[at - 1]; at--) {
+            int swap = kept[at];
+            kept[at] = kept[at - 1];
+            kept[at - 1] = swap;
+        }
+    unsigned first = 3;
+    for (int index = 0; index <= count; index++) {
+        unsigned until = index < count ? (unsigned)kept[index] : UINT32_MAX;
+        if (index < count && kept[index] < (int)first)
+            continue;
+        if (until > first && sys_close_range(first, until - 1) < 0) {
+            struct rlimit limit;
+            getrlimit(RLIMIT_NOFILE, &limit);
+            unsigned most = limit.rlim_cur < 65536 ? (unsigned)limit.rlim_cur : 65536;
+            for (unsigned fd = first; fd < until && fd < most; fd++)
+                close((int)fd);
+        }
+        first = until + 1;
+    }
+}
 
 int sys_renameat2(int source_base, const char *source, int target_base, const char *target, unsigned flags) {
     return (int)syscall(SYS_renameat2, source_base, source, target_base, target, flags);

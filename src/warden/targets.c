@@ -86,7 +86,9 @@ _Noreturn void target_main(void) {
     _exit(0);
 }
 
-static _Noreturn void execute_target(int executable, int end, char *variable) {
+static void execute_target(void *argument, const int *fds) {
+    char *variable = argument;
+    int executable = fds[0], end = fds[1];
     char name[] = "warden", what[] = "target", *const arguments[] = {name, what, NULL};
     char *const environment[] = {variable, NULL};
     sigset_t none;
@@ -115,9 +117,8 @@ static int start_process(struct target_set *set, int executable, int64_t deadlin
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
         return errno;
     set->control = ends[0];
-    pid_t child = helper_fork();
-    if (child == 0)
-        execute_target(executable, ends[1], variable);
+    const int fds[] = {executable, ends[1]};
+    pid_t child = helper_fork(fds, 2, execute_target, variable);
     int error = child < 0 ? errno : 0;
     close(ends[1]);
     if (error != 0)

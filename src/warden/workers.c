@@ -30,10 +30,15 @@ static unsigned finished; /* ever, to see whether something moves */
 static bool signalled;    /* the event descriptor is readable */
 static int event_fd = -1;
 
+static _Thread_local bool inside;
+
+bool workers_inside(void) { return inside; }
+
 static void interrupted(int number) { (void)number; }
 
 static void *worker(void *nothing) {
     (void)nothing;
+    inside = true;
     pid_t self = (pid_t)syscall(SYS_gettid);
     pthread_mutex_lock(&mutex);
     for (;;) {

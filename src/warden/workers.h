@@ -19,6 +19,8 @@ struct job {
 /* A descriptor that becomes readable when jobs are done; -1 with errno. */
 int workers_start(void);
 void workers_submit(struct job *job);
+/* Whether the caller runs in a worker. */
+bool workers_inside(void);
 /* Takes it out of the queue when it has not begun. */
 bool workers_withdraw(struct job *job);
 /* Sets the flag and interrupts the system call that it is in. */

@@ -5,6 +5,7 @@
 #include "cgroup.h"
 #include "dispatch.h"
 #include "facts.h"
+#include "forker.h"
 #include "link.h"
 #include "lockdown.h"
 #include "loop.h"
@@ -264,6 +265,8 @@ int world_start(void) {
     spawn_remember_limits();
     cgroup_start();
     facts_start();
+    if (forker_start() < 0)
+        return -1;
     worker_source.ready = on_workers;
     int workers = workers_start();
     if (workers < 0)

@@ -341,7 +341,7 @@ class FindExecutable(Operation[bytes]):
     """Path of the first *directories*/*name* that is an executable regular file.
 
     A *name* with a slash is taken as it is (absolute). ENOENT when there is none, EACCES when all that there are cannot
-    be executed.
+    be executed. A directory that cannot be searched holds nothing.
     """
 
     opcode = 32

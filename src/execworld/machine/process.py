@@ -16,6 +16,7 @@ from execworld.machine.ending import checked_seconds, decode_status, end_tree
 from execworld.machine.output import OutputWindow
 from execworld.machine.spill import SpillFile, SpillStore
 from execworld.machine.streams import MachineReceiveStream, MachineSendStream
+from execworld.machine.values import Spawned
 from execworld.seams.enforcement import Enforcement
 from execworld.seams.errors import ExecworldError
 from execworld.seams.results import CommandResult, KillMethod, Output, OutputLimits, OutputSlice, TreeReport
@@ -70,11 +71,13 @@ class _Ending:
 class MachineProcess(Process):
     """One spawned command and its tree. Constructed right after the spawn, without a checkpoint in between."""
 
-    def __init__(self, scope: ProcessScope, handle: int, pid: int, options: ProcessOptions) -> None:
+    def __init__(self, scope: ProcessScope, spawned: Spawned, options: ProcessOptions) -> None:
+        handle = spawned.handle
         self._scope = scope
         self._machine = scope.machine
         self._handle = handle
-        self._pid = pid
+        self._pid = spawned.pid
+        self._asked_s = spawned.asked_s
         self._options = options
         self._started = time.monotonic()
         self._duration_s = 0.0
@@ -201,7 +204,7 @@ class MachineProcess(Process):
                 self._exit = await self._machine.wait(self._handle)
             except ExecworldError as error:
                 self._lost = error
-            self._duration_s = time.monotonic() - self._started
+            self._duration_s = time.monotonic() - self._asked_s
         self._exit_seen.set()
         self._feeding.cancel()
 

@@ -23,7 +23,7 @@ from execworld.machine.operations import (
 )
 from execworld.machine.process import MachineProcess, ProcessOptions, ProcessScope
 from execworld.machine.terminal import MachineTerminal, check_size
-from execworld.machine.values import KindMask, Redirect, SpawnStage
+from execworld.machine.values import KindMask, Redirect, Spawned, SpawnStage
 from execworld.seams.errors import (
     CommandFailed,
     CommandInvalid,
@@ -213,8 +213,8 @@ class MachineSubprocess(Subprocess):
     async def _opened_terminal(
         self, command: _Command, size: tuple[int, int], options: ProcessOptions, op: str
     ) -> AsyncGenerator[Terminal]:
-        handle, pid = await self._spawn_step(command, op, Redirect.NULL, Redirect.NULL, Redirect.NULL, size)
-        terminal = MachineTerminal(self._scope, handle, pid, size, options)
+        spawned = await self._spawn_step(command, op, Redirect.NULL, Redirect.NULL, Redirect.NULL, size)
+        terminal = MachineTerminal(self._scope, spawned, size, options)
         try:
             yield terminal
         finally:
@@ -222,7 +222,7 @@ class MachineSubprocess(Subprocess):
 
     async def _spawn(self, command: _Command, options: ProcessOptions, op: str) -> MachineProcess:
         with_input = options.pipe_stdin or options.stdin is not None
-        handle, pid = await self._spawn_step(
+        spawned = await self._spawn_step(
             command,
             op,
             Redirect.PIPE if with_input else Redirect.NULL,
@@ -230,7 +230,7 @@ class MachineSubprocess(Subprocess):
             _REDIRECTS[options.stderr],
             None,
         )
-        return MachineProcess(self._scope, handle, pid, options)
+        return MachineProcess(self._scope, spawned, options)
 
     async def _spawn_step(
         self,
@@ -240,7 +240,7 @@ class MachineSubprocess(Subprocess):
         stdout: Redirect,
         stderr: Redirect,
         terminal: tuple[int, int] | None,
-    ) -> tuple[int, int]:
+    ) -> Spawned:
         batch = Batch()
         directory = batch.add(Stat(command.cwd))
         is_directory = batch.add(Check(directory.index, KindMask.DIRECTORY))
@@ -259,10 +259,9 @@ class MachineSubprocess(Subprocess):
         )
         await anyio.lowlevel.checkpoint_if_cancelled()  # a machine may spawn without ever waiting
         try:
-            result = (await self._scope.machine.run(batch))[spawned]
+            return (await self._scope.machine.run(batch))[spawned]
         except BatchFailed as failure:
             raise self._spawn_error(command, failure, (directory, is_directory), found, op) from failure
-        return result.handle, result.pid
 
     def _command(
         self, argv: Sequence[Argument], cwd: WorldPath | None, env: EnvironmentOverrides | None, op: str

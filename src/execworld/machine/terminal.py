@@ -6,6 +6,7 @@ import anyio
 
 from execworld.machine.base import STDOUT, NoSuchHandle, SignalFailed, SignalTarget, StreamClosed
 from execworld.machine.process import MachineProcess, ProcessOptions, ProcessScope
+from execworld.machine.values import Spawned
 from execworld.seams.errors import CommandInvalid, SignalRefused
 from execworld.seams.results import CommandResult, TreeReport
 from execworld.seams.terminal import Foreground, Terminal
@@ -15,12 +16,12 @@ class MachineTerminal(Terminal):
     """A spawned command on a terminal; its tree is handled like that of any other process."""
 
     def __init__(
-        self, scope: ProcessScope, handle: int, pid: int, size: tuple[int, int], options: ProcessOptions
+        self, scope: ProcessScope, spawned: Spawned, size: tuple[int, int], options: ProcessOptions
     ) -> None:
         self._machine = scope.machine
-        self._handle = handle
+        self._handle = spawned.handle
         self._size = size
-        self._process = MachineProcess(scope, handle, pid, options)
+        self._process = MachineProcess(scope, spawned, options)
         self._closed = False
 
     @property

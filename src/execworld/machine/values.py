@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Final, TypeAlias
 
@@ -144,8 +145,15 @@ class FileSystemStat:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
+    """A process that was started.
+
+    Attributes:
+        asked_s: When it was asked for, by `time.monotonic` of this process: a busy host hears of the start late.
+    """
+
     handle: int
     pid: int
+    asked_s: float = field(default_factory=time.monotonic, compare=False)
 
 
 class LockMode(IntEnum):

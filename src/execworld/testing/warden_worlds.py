@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable
@@ -26,39 +27,55 @@ from execworld.seams.identity import Boundary, WorldIdentity
 from execworld.seams.policy import SandboxPolicy
 from execworld.seams.testing import BreakableWorld
 from execworld.seams.world import World
+from execworld.testing.splitting import AWKWARD
 from execworld.world import leaf_errors
 
 WARDEN_KIND: Final = "warden"
 
 
 class SplitTransport(Transport):
-    """Cuts everything that arrives into pieces and lets the event loop turn between them.
+    """Cuts everything into pieces, in both directions, and lets the event loop turn between them.
 
     Not a `DirectTransport`, so that the way of an ordinary stream is taken too.
+
+    Args:
+        piece_bytes: Size of the first pieces. Later ones are of awkward sizes, so that bulk gets through in time.
+        first_bytes: How much of each direction comes in those first pieces.
     """
 
-    def __init__(self, inner: Transport, piece_bytes: int = 1, delay_s: float = 0) -> None:
+    def __init__(
+        self,
+        inner: Transport,
+        piece_bytes: int = 1,
+        delay_s: float = 0,
+        first_bytes: int = 128 * 1024,
+    ) -> None:
         self._inner = inner
-        self._piece_bytes = piece_bytes
         self._delay_s = delay_s
         self._received = memoryview(b"")
+        sizes = itertools.cycle(AWKWARD)
+        self._sizes = {
+            way: itertools.chain(itertools.repeat(piece_bytes, first_bytes // piece_bytes), sizes)
+            for way in ("in", "out")
+        }
 
     async def receive(self, max_bytes: int) -> bytes:
         if not self._received:
             if self._delay_s:
                 await anyio.sleep(self._delay_s)
             self._received = memoryview(await self._inner.receive(max_bytes))
-        piece, self._received = (
-            self._received[: self._piece_bytes],
-            self._received[self._piece_bytes :],
-        )
+        size = next(self._sizes["in"])
+        piece, self._received = self._received[:size], self._received[size:]
         return bytes(piece)
 
     async def send(self, data: bytes) -> None:
         if self._delay_s:
             await anyio.sleep(self._delay_s)
-        for start in range(0, len(data), self._piece_bytes):
-            await self._inner.send(data[start : start + self._piece_bytes])
+        view = memoryview(data)
+        while view:
+            size = next(self._sizes["out"])
+            await self._inner.send(bytes(view[:size]))
+            view = view[size:]
 
     async def aclose(self) -> LinkEnd:
         return await self._inner.aclose()

@@ -151,6 +151,10 @@ class Warden:
     def frame(kind: int, number: int, body: bytes, flags: int = 0) -> bytes:
         return u32(len(body)) + u8(kind) + u8(flags) + u16(0) + u64(number) + body
 
+    def descriptors(self) -> int:
+        """How many it has open. Always 0 for anybody but root: others of its user may not look."""
+        return len(os.listdir(f"/proc/{self.pid}/fd")) if os.geteuid() == 0 else 0
+
     # ---- bytes
 
     def write(self, data: bytes) -> None:

@@ -87,7 +87,7 @@ def test_results_that_exceed_the_largest_message_fail_their_step(warden: Warden,
 
 def test_undo_runs_in_reverse_and_what_was_opened_is_closed(warden: Warden, tmp_path: Path) -> None:
     one, two = here(tmp_path, "one"), here(tmp_path, "two")
-    before = len(os.listdir(f"/proc/{warden.pid}/fd"))
+    before = warden.descriptors()
     outcome = warden.batch(
         Step(r.op_mkdir(one), undo=r.op_rmdir(one)),
         Step(
@@ -100,7 +100,7 @@ def test_undo_runs_in_reverse_and_what_was_opened_is_closed(warden: Warden, tmp_
     assert (outcome.status, outcome.step) == (errno.ENOENT, 3)
     assert isinstance(outcome[2], Failure)
     assert os.listdir(tmp_path) == []
-    assert len(os.listdir(f"/proc/{warden.pid}/fd")) == before
+    assert warden.descriptors() == before
 
 
 def test_undo_may_use_the_handle_of_its_own_step(warden: Warden, tmp_path: Path) -> None:

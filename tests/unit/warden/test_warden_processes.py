@@ -75,11 +75,11 @@ def test_arguments_and_environment_arrive_byte_for_byte(warden: Warden, tmp_path
     ],
 )
 def test_a_failed_start_is_an_error_of_the_step(warden: Warden, op: r.Op, status: int, stage: int) -> None:
-    before = len(os.listdir(f"/proc/{warden.pid}/fd"))
+    before = warden.descriptors()
     outcome = warden.batch(op)
     assert (outcome.status, outcome.detail) == (status, stage)
     assert warden.streams == {}
-    assert len(os.listdir(f"/proc/{warden.pid}/fd")) <= before + 1  # the group for a command
+    assert warden.descriptors() <= before + 1  # the group for a command
 
 
 def test_a_script_without_an_interpreter_line_is_a_format_error(warden: Warden, tmp_path: Path) -> None:
@@ -392,16 +392,14 @@ def test_a_terminal_whose_job_writes_for_ever_ends(warden: Warden) -> None:
 
 
 def test_many_terminals_come_and_go(warden: Warden) -> None:
-    before = len(os.listdir(f"/proc/{warden.pid}/fd"))
+    before = warden.descriptors()
     for _ in range(50):
         handle, _ = warden.spawn(terminal("echo hi"))
         assert warden.read_all(handle) == b"hi\r\n"
         warden.wait_gone(handle)
         assert warden.status(d.RELEASE, u64(handle)) == 0
     assert warden.status(d.PING) == 0
-    assert (
-        len(os.listdir(f"/proc/{warden.pid}/fd")) <= before + 2
-    )  # of the supervisor that waits for the next one
+    assert warden.descriptors() <= before + 2  # of the supervisor that waits for the next one
 
 
 # ---- many

@@ -15,7 +15,7 @@ import pytest
 from . import driver as d
 from . import records as r
 from .driver import BINARY, Warden
-from .records import Reader, Ref, sh, u16, u32, u64
+from .records import Reader, Ref, op_find, sh, u16, u32, u64
 
 PREAMBLE = b"EXECWORLD-HOST\r\n"
 
@@ -327,6 +327,27 @@ def test_an_ordinary_user_has_everything() -> None:
         assert warden.kill_tree(handle).gone
         outcome = warden.batch(sh("true", uid=0))
         assert (outcome.status, outcome.detail) == (errno.EPERM, 0)
+        warden.close()
+
+
+def test_a_directory_that_cannot_be_searched_holds_no_program(tmp_path: Path) -> None:
+    """It is as if it were not on the path; a program that is named by its own path cannot be executed."""
+    if os.geteuid() != 0:
+        pytest.skip("starts as root to become somebody else")
+
+    def drop() -> None:
+        os.setgroups([])
+        os.setgid(12345)
+        os.setuid(12345)
+
+    hidden = tmp_path / "hidden"
+    hidden.mkdir(mode=0o700)
+    (hidden / "true").write_bytes(b"#!/bin/sh\n")
+    (hidden / "true").chmod(0o755)
+    with Warden(preexec=drop) as warden:
+        assert warden.batch(op_find(b"true", [bytes(hidden)])).status == errno.ENOENT
+        assert warden.run(op_find(b"true", [bytes(hidden), b"/bin"])) == [b"/bin/true"]
+        assert warden.batch(op_find(bytes(hidden / "true"))).status == errno.EACCES
         warden.close()
 
 

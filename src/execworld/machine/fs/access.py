@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 import anyio
 
@@ -32,6 +33,10 @@ from execworld.seams.errors import (
 )
 from execworld.seams.files import FileTarget
 from execworld.seams.paths import WorldPath, printable_path
+
+CLEANUP_LIMIT_S: Final = 20.0
+"""For what must not be cancelled: long for a file system that is slow, short for one that never answers."""
+_RELEASE_LIMIT_S: Final = 5.0
 
 
 class FileAccess:
@@ -87,8 +92,11 @@ class FileAccess:
         return await self.machine.run(batch)
 
     async def release(self, *handles: int) -> None:
-        """Close handles, also while being cancelled; a world that is gone has closed them already."""
-        with anyio.CancelScope(shield=True):
+        """Close handles, also while being cancelled; a world that is gone has closed them already.
+
+        A file system that does not answer keeps nobody for long: what is not closed in time is left to the machine.
+        """
+        with anyio.move_on_after(_RELEASE_LIMIT_S, shield=True):
             for handle in handles:
                 try:
                     await self.machine.release(handle)
@@ -96,8 +104,8 @@ class FileAccess:
                     return
 
     async def clean_up(self, batch: Batch) -> None:
-        """Run all steps of *batch* that can be run, also while being cancelled."""
-        with anyio.CancelScope(shield=True):
+        """Run all steps of *batch* that can be run, also while being cancelled, and in a bounded time."""
+        with anyio.move_on_after(CLEANUP_LIMIT_S, shield=True):
             while batch.steps:
                 try:
                     await self.machine.run(batch)

@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 
 from execworld.machine.batch import Batch, BatchFailed
-from execworld.machine.fs.access import Call
+from execworld.machine.fs.access import CLEANUP_LIMIT_S, Call
 from execworld.machine.fs.beneath import CANNOT_RESOLVE, PINNED, add_open_beneath
 from execworld.machine.fs.information import version_demand
 from execworld.machine.fs.paths import join
@@ -109,7 +109,7 @@ async def _settle(call: Call, temporary: bytes) -> None:
     batch = Batch()
     batch.add(Stat(call.display, follow=False))
     batch.add(Unlink(temporary))
-    with anyio.CancelScope(shield=True):
+    with anyio.move_on_after(CLEANUP_LIMIT_S, shield=True):
         try:
             await call.run(batch)
         except BatchFailed:

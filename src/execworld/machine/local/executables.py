@@ -15,14 +15,14 @@ def find_executable(name: bytes, directories: tuple[bytes, ...]) -> bytes:
     if b"\0" in name:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     found = errno.ENOENT
-    candidates = (
-        (name,) if b"/" in name else tuple(directory + b"/" + name for directory in directories if name)
-    )
+    named = b"/" in name
+    candidates = (name,) if named else tuple(directory + b"/" + name for directory in directories if name)
     for path in candidates:
         try:
             mode = os.stat(path).st_mode
         except PermissionError:
-            found = errno.EACCES
+            # What lies in a directory that cannot be searched is not there for anybody here; one named by its path is.
+            found = errno.EACCES if named else found
             continue
         except (OSError, ValueError):
             continue  # nothing there, or no path at all; the next directory may have it

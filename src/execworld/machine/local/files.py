@@ -114,6 +114,20 @@ class LocalFiles:
         except OSError:
             return True  # close(2) freed the descriptor all the same
 
+    async def release_in_time(self, handle: int) -> None:
+        """`release`, in a worker thread: close(2) may ask a file system that does not answer. It is then left to it."""
+        with anyio.move_on_after(self._patience_s, shield=True):
+            await anyio.to_thread.run_sync(
+                self.release, handle, abandon_on_cancel=True, limiter=self._limiter
+            )
+
+    async def aclose(self) -> None:
+        """`close`, likewise."""
+        with anyio.move_on_after(self._patience_s, shield=True):
+            await anyio.to_thread.run_sync(
+                self.close, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+            )
+
     def close(self) -> None:
         """Close everything, now or when the thread that still uses it is done. Later batches that open
         anything fail.

@@ -12,6 +12,7 @@ import secrets
 import socket
 import tempfile
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -129,7 +130,7 @@ class LocalMachine(Machine):
         elif connection is not None:
             connection.close()
         else:
-            self._files.release(handle)
+            await self._files.release_in_time(handle)
         self._announce_free_handle()
 
     async def ping(self) -> None:
@@ -148,7 +149,7 @@ class LocalMachine(Machine):
                 self._report = await self._sweep()
                 for handle in [*self._processes, *self._connections]:
                     await self.release(handle)
-                self._files.close()
+                await self._files.aclose()
             finally:
                 atexit.unregister(self._kill_at_exit)
                 self._closing.set()
@@ -170,13 +171,14 @@ class LocalMachine(Machine):
 
     def _spawn(self, spec: Spawn, path: bytes, cwd: bytes) -> Spawned:
         handle = next(self._numbers)
+        asked_s = time.monotonic()
         try:
             process = start_process(spec, path, cwd, self._marker + b"." + str(handle).encode())
         except SpawnError as error:
             raise StepFailed(error.status, error.stage) from error
         with self._lock:
             self._processes[handle] = process
-        return Spawned(handle, process.pid)
+        return Spawned(handle, process.pid, asked_s)
 
     def _connect(self, step: Connect) -> int:
         connection = open_connection(step)

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,12 @@ from execworld.seams.errors import WorldUnavailable
 
 _BUFFER_BYTES: Final = 1024 * 1024
 _END_TIMEOUT_S: Final = 12.0
+_LOOK_S: Final = 0.5
 _SHOWN_BYTES: Final = 400
+
+
+# Kept so that they can be reaped later.
+_unreaped: Final[list[subprocess.Popen[bytes]]] = []
 
 
 class LocalWardenTransport(DirectTransport):
@@ -80,18 +86,34 @@ class LocalWardenTransport(DirectTransport):
     def _join(self) -> LinkEnd:
         """Wait until the warden ended, which it does by itself when the link is closed. Bounded."""
         killed = ""
-        try:
-            code = self._process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        code = self._join_process(_END_TIMEOUT_S)
+        if code is None and not _is_zombie(self._process.pid):
             self._process.kill()  # the supervisors of its commands end them when it is gone
-            code = self._process.wait()
             killed = " (it did not end by itself in time)"
+            code = self._join_process(_END_TIMEOUT_S)
         said = _last_words(self._said)
-        if code < 0:
+        if code is None:
+            # Not even KILL ends a thread that waits for a file system; the process goes when that answers or is gone.
+            _unreaped.append(self._process)
+            ended = (
+                "the warden ended but for a thread that hangs in the kernel: a file system does not answer"
+            )
+        elif code < 0:
             ended = f"the warden was ended by signal {signal.Signals(-code).name}"
         else:
             ended = f"the warden ended with status {code}"
         return LinkEnd(ended + killed + (f", and said {said!r}" if said else ""), code)
+
+    def _join_process(self, timeout_s: float) -> int | None:
+        """Its status; None when it did not end in time, or never will by anything that could be done here."""
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            try:
+                return self._process.wait(min(_LOOK_S, left_s))
+            except subprocess.TimeoutExpired:
+                if _is_zombie(self._process.pid):
+                    return None
+        return None
 
 
 def start_local_warden(path: Path) -> LocalWardenTransport:
@@ -102,6 +124,7 @@ def start_local_warden(path: Path) -> LocalWardenTransport:
     Raises:
         WorldUnavailable: it could not be started.
     """
+    _unreaped[:] = [process for process in _unreaped if process.poll() is None]
     ours, theirs = socket.socketpair()
     said, says = os.pipe()
     try:
@@ -130,6 +153,14 @@ def start_local_warden(path: Path) -> LocalWardenTransport:
         theirs.close()
         os.close(says)
     return LocalWardenTransport(process, ours, said)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether its first thread ended. With wait(2) saying otherwise of the process, another thread did not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] == b"Z"
+    except OSError:
+        return False
 
 
 def _last_words(said: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import struct
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
@@ -114,11 +116,12 @@ class WardenMachine(Machine):
         while True:
             freed = self._handle_freed
             await self._gate.enter(len(body))
+            asked_s = time.monotonic()
             try:
                 outcome = await self._link.call(
                     HostMessage.BATCH,
                     body,
-                    partial(self._take_outcome, batch),
+                    partial(self._take_outcome, batch, asked_s),
                     op="machine.run",
                     effects=effects,
                     discard=partial(self._discard, batch),
@@ -133,9 +136,15 @@ class WardenMachine(Machine):
                 raise outcome
             await freed.wait()
 
-    def _take_outcome(self, batch: Batch, body: bytes) -> Results | BatchFailed:
+    def _take_outcome(self, batch: Batch, asked_s: float, body: bytes) -> Results | BatchFailed:
         outcome = decode_batch_reply(batch, body)
         if isinstance(outcome, Results):
+            outcome = Results(
+                tuple(
+                    dataclasses.replace(value, asked_s=asked_s) if isinstance(value, Spawned) else value
+                    for value in outcome.values
+                )
+            )
             for step, value in zip(batch.steps, outcome.values, strict=True):
                 operation = step.operation
                 if isinstance(value, Spawned) and isinstance(operation, Spawn):

@@ -16,6 +16,7 @@ import pytest
 
 from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.local import calls
+from execworld.machine.local.executables import find_executable
 from execworld.machine.local.files import LocalFiles
 from execworld.machine.operations import (
     CopyRange,
@@ -288,6 +289,25 @@ async def test_executables_are_found_like_execvp_does(files: LocalFiles, tmp_pat
     assert await status_of(files, FindExecutable(at(tmp_path, "one/tool/x"))) == errno.ENOENT
     assert await status_of(files, FindExecutable(at(tmp_path, "one/tool"))) == errno.EACCES
     assert await do(files, FindExecutable(at(tmp_path, "three/tool"))) == at(tmp_path, "three/tool")
+
+
+@pytest.mark.root
+def test_a_directory_that_cannot_be_searched_holds_no_program(tmp_path: Path) -> None:
+    """It is as if it were not on the path; a program that is named by its own path cannot be executed."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody who may not search")
+    hidden = tmp_path / "hidden"
+    hidden.mkdir(mode=0o700)
+    (hidden / "true").touch(mode=0o755)
+    os.seteuid(12345)
+    try:
+        assert find_executable(b"true", (bytes(hidden), b"/bin")) == b"/bin/true"
+        with pytest.raises(FileNotFoundError):
+            find_executable(b"true", (bytes(hidden),))
+        with pytest.raises(PermissionError):
+            find_executable(bytes(hidden / "true"), ())
+    finally:
+        os.seteuid(0)
 
 
 # Attributes

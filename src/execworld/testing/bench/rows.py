@@ -1,0 +1,227 @@
+"""What is measured."""
+
+from __future__ import annotations
+
+import os
+import resource
+import secrets
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from execworld.machine.warden import locate_warden
+from execworld.seams import OutputLimits, OutputStream, World
+from execworld.testing.bench import peers
+from execworld.testing.bench.measuring import Case, Row, measure
+from execworld.testing.bench.memory import measure_memory
+from execworld.testing.bench.source import WorldSource
+
+FLOOD_BYTES: Final = 100_000_000
+MANY: Final = 1000
+_ENTRIES: Final = 1000
+_DATA: Final = os.urandom(4096)
+_HEAD: Final = ["head", "-c", "65536", "/dev/zero"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A world, a directory in it, and one on this host for the plain ways."""
+
+    source: WorldSource
+    world: World
+    directory: str
+    host: Path
+    scale: float
+
+
+async def spawn(place: Place) -> Case:
+    run = place.world.subprocess.run
+    plain = {"asyncio": peers.spawn_by_asyncio, "anyio.run_process": peers.spawn_by_anyio}
+    return Case("spawn `true`", "ms", 150, lambda: run(["true"]), plain)
+
+
+async def output(place: Place) -> Case:
+    run, limits = place.world.subprocess.run, OutputLimits(head_bytes=65536, tail_bytes=0)
+    plain = {"anyio.run_process": lambda: anyio.run_process(_HEAD)}
+    return Case("spawn, 64 KiB of output", "ms", 150, lambda: run(_HEAD, limits=limits), plain)
+
+
+async def read(place: Place) -> Case:
+    fs, path, beside = place.world.fs, f"{place.directory}/read", place.host / "read"
+    await fs.write_bytes(path, _DATA)
+    await anyio.Path(beside).write_bytes(_DATA)
+    plain = {"anyio.Path": anyio.Path(beside).read_bytes}
+    return Case("read 4 KiB", "ms", 400, lambda: fs.read_bytes(path), plain)
+
+
+async def write(place: Place) -> Case:
+    fs, path, beside = place.world.fs, f"{place.directory}/written", str(place.host / "written")
+    plain = {
+        "mkstemp, fsync, rename in a thread": lambda: anyio.to_thread.run_sync(
+            peers.replace_file, beside, _DATA
+        )
+    }
+    return Case("replace 4 KiB atomically", "ms", 150, lambda: fs.write_bytes(path, _DATA), plain)
+
+
+async def stat(place: Place) -> Case:
+    fs, directory = place.world.fs, place.directory
+    return Case("stat", "ms", 400, lambda: fs.stat(directory), {"anyio.Path": anyio.Path(place.host).stat})
+
+
+async def listing(place: Place) -> Case:
+    many, beside = f"{place.directory}/many", place.host / "many"
+    script = f"mkdir {many} && cd {many} && seq -w {_ENTRIES} | xargs touch"
+    await place.world.subprocess.run(["sh", "-c", script], check=True)
+    await anyio.run_process(["sh", "-c", script.replace(many, str(beside))])
+    plain = {
+        "scandir and lstat in a thread": lambda: anyio.to_thread.run_sync(peers.list_entries, str(beside))
+    }
+    title = f"list {_ENTRIES:,} entries with metadata"
+    return Case(title, "ms", 40, lambda: place.world.fs.list_directory(many), plain)
+
+
+async def flood(place: Place) -> Case:
+    argv = ["head", "-c", str(FLOOD_BYTES), "/dev/zero"]
+
+    async def ours() -> None:
+        received = 0
+
+        async def count(_: OutputStream, chunk: bytes) -> None:
+            nonlocal received
+            received += len(chunk)
+
+        await place.world.subprocess.run(argv, on_output=count, limits=OutputLimits(0, 1024))
+        assert received == FLOOD_BYTES
+
+    plain = {"anyio.open_process": lambda: peers.stream_by_anyio(argv)}
+    return Case("stream 100 MB of output", "ms", 5, ours, plain)
+
+
+async def at_once(place: Place) -> Case:
+    count = max(2, round(MANY * min(1.0, place.scale)))
+    plain = {
+        "asyncio": lambda: peers.at_once(peers.spawn_by_asyncio, count),
+        "anyio.run_process": lambda: peers.at_once(peers.spawn_by_anyio, count),
+    }
+
+    async def one() -> None:
+        await place.world.subprocess.run(["true"])
+
+    return Case(f"{count:,} concurrent spawns", "s", 3, lambda: peers.at_once(one, count), plain)
+
+
+@asynccontextmanager
+async def echo(place: Place) -> AsyncGenerator[Case]:
+    async with place.world.subprocess.open_terminal(
+        ["sh", "-c", "stty raw -echo; printf R; exec cat"]
+    ) as terminal:
+        while not (await terminal.receive()).endswith(b"R"):
+            pass
+        with peers.echoing_terminal() as plainly:
+
+            async def ours() -> None:
+                await terminal.send(b"x")
+                await terminal.receive()
+
+            async def plain() -> None:
+                plainly()
+
+            yield Case("echo through a terminal", "ms", 200, ours, {"a pty, blocking": plain})
+
+
+async def memory(place: Place, *, of_warden: bool) -> Case:
+    count = max(2, round(MANY * min(1.0, place.scale)))
+
+    async def measured(source: WorldSource | None) -> float:
+        host_mib, warden_mib = await measure_memory(source, count)
+        return warden_mib if of_warden and source is not None else host_mib
+
+    whose = "of the warden" if of_warden else "growth of this program"
+    title = f"memory {whose}, {count:,} flooded streams"
+    return Case(title, "MiB", 1, partial(measured, place.source), {"asyncio": partial(measured, None)})
+
+
+async def opening(place: Place) -> Case:
+    async def ours() -> None:
+        async with place.source.open():
+            pass
+
+    return Case("open and close a world", "ms", 30, ours, {"anyio.run_process": peers.spawn_by_anyio})
+
+
+async def size(place: Place) -> Case:
+    async def ours() -> float:
+        return locate_warden().stat().st_size / 2**20
+
+    async def plain() -> float:
+        return peers.shell_bytes() / 2**20
+
+    return Case("size of the warden", "MiB", 1, ours, {"/bin/sh": plain})
+
+
+MakeRow = Callable[[Place], AbstractAsyncContextManager[Case]]
+
+
+def _simple(make: Callable[[Place], Awaitable[Case]]) -> MakeRow:
+    @asynccontextmanager
+    async def made(place: Place) -> AsyncGenerator[Case]:
+        yield await make(place)
+
+    return made
+
+
+ROWS: Final[dict[str, MakeRow]] = {
+    "spawn": _simple(spawn),
+    "output": _simple(output),
+    "read": _simple(read),
+    "write": _simple(write),
+    "stat": _simple(stat),
+    "list": _simple(listing),
+    "stream": _simple(flood),
+    "at-once": _simple(at_once),
+    "echo": echo,
+    "open": _simple(opening),
+    "memory-host": _simple(partial(memory, of_warden=False)),
+    "memory-warden": _simple(partial(memory, of_warden=True)),
+    "size": _simple(size),
+}
+
+
+async def measure_rows(
+    source: WorldSource, names: Collection[str], *, scale: float = 1.0, progress: Callable[[str], None]
+) -> list[Row]:
+    """The rows *names* in a world that is opened for them. Needs asyncio, which is one of the peers."""
+    rows: list[Row] = []
+    async with source.open() as world:
+        directory = f"{world.facts.temp_roots[0]}/execworld-bench-{secrets.token_hex(8)}"
+        await world.fs.make_directory(directory)
+        with tempfile.TemporaryDirectory() as host, _many_descriptors():
+            place = Place(source, world, directory, Path(host), scale)
+            try:
+                for name in names:
+                    async with ROWS[name](place) as case:
+                        progress(case.title)
+                        rows.append(await measure(name, case, scale))
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await world.fs.remove(directory, recursive=True)
+    return rows
+
+
+@contextmanager
+def _many_descriptors() -> Iterator[None]:
+    """A thousand commands at once need three thousand; those that read them plainly do not wait their turn."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
