@@ -35,7 +35,8 @@ from execworld.machine.warden.wire import Malformed
 
 PAGE = Path(__file__).resolve().parents[4] / "src/warden/protocol.md"
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| (.*) \| (.*) \|$", re.MULTILINE)
-ROWS = {int(number): (name, fields, value) for number, name, fields, value in ROW.findall(PAGE.read_text())}
+OPERATIONS = PAGE.read_text().partition("\n## 7. ")[2].partition("\n## 8. ")[0]
+ROWS = {int(number): (name, fields, value) for number, name, fields, value in ROW.findall(OPERATIONS)}
 SPAWN = "path; [bytes]; [bytes, bytes]; path; u8; u8; u8; u8; u16; u16; u32; u32; u32; [u32]; [u32, u64, u64]"
 STAT = ["u16", "u32", "u32", "u32", "u64", "u64", "u64", "u64", "i64", "i64", "i64"]
 CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i32": "i", "i64": "q"}
