@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -56,6 +56,8 @@ class WorldSettings:
         enforcement: What was proven to hold for it.
         boundary: What separates the world from this host, and *crossings* what crosses it.
         cwd: Working directory; None for the machine's own.
+        confined_boundary: The same for confined views; None when a policy changes nothing about it.
+        confined_crossings: What crosses it for a policy and what was proven to hold.
         environment: Names that pass from the machine's environment beside the allow-list.
         confiner: Makes cells for views; None where nothing can be confined.
     """
@@ -68,6 +70,8 @@ class WorldSettings:
     cwd: str | None = None
     environment: tuple[str, ...] = ()
     confiner: Confiner | None = None
+    confined_boundary: Boundary | None = None
+    confined_crossings: Callable[[SandboxPolicy, Enforcement], tuple[str, ...]] | None = None
 
 
 @asynccontextmanager
@@ -201,6 +205,10 @@ class MachineWorld(View):
             clock_offset_s=self._facts.clock_offset_s,
             enforceable=self._facts.enforceable,
             not_shared=cell.not_shared,
+            boundary=settings.confined_boundary or settings.boundary,
+            crossings=settings.crossings
+            if settings.confined_crossings is None
+            else settings.confined_crossings(policy, enforcement),
         )
         confinement = _Confinement(self, cell, rules, number)
         scope = ProcessScope(

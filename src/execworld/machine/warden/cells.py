@@ -33,6 +33,8 @@ async def open_cell_machine(
     """
     chosen = replace(settings or LinkSettings(), lease_s=None)
     async with open_warden_machine(_transport(machine, report.handle), chosen) as inner:
+        if isinstance(machine, WardenMachine):
+            inner.world_id = machine.world_id
         yield inner
 
 

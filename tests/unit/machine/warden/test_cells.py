@@ -304,6 +304,7 @@ async def cell_machine(
             await peer.reply(number, RUNNING)
         report = outcomes[0]
         assert isinstance(report, CellReport)
+        outer.world_id = "the world"
         _, grant = await peer.expect(CREDIT)
         assert struct.unpack("<IIQBI", grant) == (0, 1, CELL, 1, 4 * 1024 * 1024)
         relay = Relay(peer)
@@ -325,6 +326,7 @@ async def test_a_cell_is_a_machine_of_its_own(wrapped: bool) -> None:
             number, _ = await relay.cell.expect(PING)
             await relay.cell.reply(number)
         assert not inner.lost
+        assert wrapped or inner.world_id == "the world"
 
 
 async def test_leaving_ends_the_cell_and_drops_it() -> None:
