@@ -1,23 +1,27 @@
 """A small project, driven the way an agent would, through the seams alone.
 
 Writes a project, runs its tests with live output, ends a hung development server, edits under a version guard while
-another writer interferes, and holds a Python prompt in a terminal. Nothing here knows which world it runs in:
-``python examples/try.py --world NAME`` moves all of it.
+another writer interferes, holds a Python prompt in a terminal, and tries to write where it may not. Nothing here knows
+which world it runs in: ``python examples/try.py --world NAME`` moves all of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Awaitable, Callable
 
 import anyio
 
-from execworld.seams import ExecworldError, OutputStream, StaleVersion, Terminal, World
+from execworld.seams import ExecworldError, OutputStream, SandboxDenied, StaleVersion, Terminal, World
 from execworld.world import open_world
+
+_OF_THIS_HOST = ("landlock", "local")
 
 _CALCULATOR = """\
 def divide(a, b):
@@ -138,6 +142,33 @@ async def hold_prompt(world: World, project: str) -> bool:
     return "3.5" in first and "columns=132, lines=50" in second and result.ok
 
 
+async def write_outside(world: World, project: str) -> bool:
+    """With a policy neither files nor commands reach beyond the project; without one, nothing is tried."""
+    heading(5, "Write beside the project, by file operation and by command")
+    if not world.policy.confines:
+        say("   this world has no policy, so nothing would be denied; not tried")
+        return True
+    target = f"{os.path.dirname(project)}/execworld-try-{secrets.token_hex(6)}"
+    try:
+        await world.fs.write_text(target, "x")
+        return False
+    except SandboxDenied as error:
+        say(f"   file operation refused [{error.code}]: {error.message}")
+        say(f"   hint: {error.hint}")
+    result = await world.shell.run(f"echo x > '{target}'", cwd=project, on_output=show_live)
+    say(f"   command refused: exit code {result.exit_code}; there now: {await world.fs.stat(target)}")
+    return not result.ok and await world.fs.stat(target) is None
+
+
+async def tell_enforcement(world: World, project: str) -> bool:
+    heading(6, "What held all that, as it was proven when the world opened")
+    for dimension, entry in world.enforcement:
+        say(f"   {dimension:<16} {entry.state:<9} {entry.by or entry.why_not}")
+    for crossing in world.facts.crossings:
+        say(f"   crosses the boundary: {crossing}")
+    return not world.enforcement.missing()
+
+
 async def read_answer(terminal: Terminal, answer: str = "", limit_s: float = 20) -> str:
     """Read until *answer* and then the prompt came; the prompt alone may be one that was drawn again after a resize."""
     text = ""
@@ -153,20 +184,12 @@ async def run(world_name: str) -> int:
         end_hung_server,
         edit_under_guard,
         hold_prompt,
+        write_outside,
+        tell_enforcement,
     ]
     begun = time.monotonic()
-    async with open_world(world_name) as world:
-        say(f"world {world.world_id}")
-        say(
-            f"  {world.facts.os} {world.facts.arch}, user {world.facts.user}, boundary: {world.facts.boundary}"
-        )
-        project = f"{world.facts.temp_roots[0]}/execworld-try-{secrets.token_hex(6)}"
-        await world.fs.make_directory(project)
-        try:
-            failed = [step.__name__ for step in steps if not await step(world, project)]
-        finally:
-            with anyio.CancelScope(shield=True):
-                await world.fs.remove(project, recursive=True)
+    with tempfile.TemporaryDirectory(prefix="execworld-try-") as place:
+        failed = await run_steps(world_name, steps, place if world_name in _OF_THIS_HOST else None)
     say()
     if failed:
         say(f"did not go as promised: {', '.join(failed)}")
@@ -175,9 +198,29 @@ async def run(world_name: str) -> int:
     return 0
 
 
+async def run_steps(
+    world_name: str, steps: list[Callable[[World, str], Awaitable[bool]]], cwd: str | None
+) -> list[str]:
+    async with open_world(world_name, cwd=cwd) as world:
+        say(f"world {world.world_id}, {world.policy.mode}")
+        say(
+            f"  {world.facts.os} {world.facts.arch}, user {world.facts.user}, boundary: {world.facts.boundary}"
+        )
+        project = f"{world.facts.cwd.rstrip('/')}/execworld-try-{secrets.token_hex(6)}"
+        if cwd is not None:
+            project = world.facts.cwd
+        await world.fs.make_directory(project)
+        try:
+            return [step.__name__ for step in steps if not await step(world, project)]
+        finally:
+            if cwd is None:
+                with anyio.CancelScope(shield=True):
+                    await world.fs.remove(project, recursive=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__ or "").splitlines()[0])
-    parser.add_argument("--world", default="local", help="name of the world (default: local)")
+    parser.add_argument("--world", default="landlock", help="name of the world (default: landlock)")
     try:
         return anyio.run(run, parser.parse_args().world)
     except ExecworldError as error:

@@ -66,6 +66,8 @@ class Provider(Generic[ConfigT]):
         probe: Tells what could be opened here, without leaving anything behind.
         config_from_url: Turns a whole world URL, ``NAME://...`` or ``NAME+HOW://...``, into options; None when the name
             takes no URL.
+        default_policy: The policy of a world that is opened without one, made of the working directory that was asked
+            for; None for plain full access.
         extra: The optional dependency group that the provider needs; empty for none.
     """
 
@@ -75,4 +77,5 @@ class Provider(Generic[ConfigT]):
     open: Callable[[OpenRequest[ConfigT]], AbstractAsyncContextManager[World]]
     probe: Callable[[], Awaitable[Probe]]
     config_from_url: Callable[[str], Mapping[str, Any]] | None = None
+    default_policy: Callable[[str | None], SandboxPolicy] | None = None
     extra: str = ""

@@ -69,7 +69,6 @@ def run_command(choice: WorldChoice, command: Command, *, as_json: bool) -> int:
 
     async def work() -> int:
         async with choice.open() as world:
-            choice.announce(world)
             outcome.world = world
             result = await _execute(world, command, outcome if as_json else None)
         return exits.code_of_result(result)

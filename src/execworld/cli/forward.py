@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from execworld.cli.explaining import explain_world
 from execworld.cli.messages import say
 from execworld.cli.supervision import run_supervised
 from execworld.cli.worlds import WorldChoice, world_options
@@ -45,11 +46,12 @@ def ports(context: click.Context, parameter: click.Parameter, value: str) -> tup
 def command(world_name: str | None, config: dict[str, str], quiet: bool, pair: tuple[int, int]) -> int:
     """Show a server of a world on this host's loopback."""
     choice = WorldChoice(world_name, config, quiet)
+    if choice.policy.explain:
+        return explain_world(choice)
     here, there = pair
 
     async def work() -> int:
         async with choice.open() as world:
-            choice.announce(world)
             if not isinstance(world, MachineWorld):
                 raise _unsupported(world)
             async with forward_port(world.machine, Target(there), port=here) as forwarding:

@@ -11,6 +11,7 @@ import click
 
 from execworld.cli import exits
 from execworld.cli.descriptors import Sink
+from execworld.cli.explaining import explain_world
 from execworld.cli.listing import format_json, format_names
 from execworld.cli.messages import is_terminal, note, report, say
 from execworld.cli.piping import STANDARD_STREAM, read_to_stdout, write_from_stdin
@@ -199,6 +200,9 @@ def remove_command(
 
 
 def _with_files(choice: WorldChoice, work: Callable[[FileSystem], Awaitable[int]]) -> int:
+    if choice.policy.explain:
+        return explain_world(choice)
+
     async def opened() -> int:
         async with choice.open() as world:
             return await work(world.fs)

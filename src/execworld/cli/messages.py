@@ -9,7 +9,7 @@ from typing import Final
 
 from execworld.cli import exits
 from execworld.cli.hints import hint_of
-from execworld.seams import ExecworldError
+from execworld.seams import ExecworldError, SandboxUnavailable
 from execworld.world import environment_variable, leaf_errors
 
 STDERR: Final = 2
@@ -65,6 +65,9 @@ def report(error: BaseException) -> int:
 def _report_leaf(error: BaseException) -> int:
     if isinstance(error, ExecworldError):
         say(f"execworld: error [{error.code}]: {error.message}")
+        if isinstance(error, SandboxUnavailable):
+            missing = f"; missing: {', '.join(error.missing)}" if error.missing else ""
+            say(f"reason: {error.reason}{missing}")
         if hint := hint_of(error):
             say(f"hint: {hint}")
         return exits.code_of_error(error)

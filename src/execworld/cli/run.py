@@ -9,12 +9,15 @@ from typing import Any
 import click
 
 from execworld.cli.execution import Command, run_command
+from execworld.cli.explaining import explain_world
 from execworld.cli.worlds import WorldChoice, world_options
 from execworld.seams import DEFAULT_GRACE_S
 
 EPILOG = """\b
 Examples:
-  execworld run -w local -- make test
+  execworld run -- make test
+  execworld run --net none --limit memory=2G,pids=500 -- make test
+  execworld run --mode read-only --explain
   execworld run -w docker://debian:bookworm --timeout 60 -- ls -l
   execworld run -w local --json -- sh -c 'exit 3'
   execworld run -w local -t -- top
@@ -82,7 +85,7 @@ def environment(
     default=None,
     help="Pass our input on, or none; by default only a pipe or file.",
 )
-@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
     world_name: str | None,
     config: dict[str, str],
@@ -100,8 +103,13 @@ def command(
         raise click.UsageError(
             "--tty and --json do not go together: a terminal has one stream for everything"
         )
+    choice = WorldChoice(world_name, config, quiet or as_json)
+    if choice.policy.explain:
+        return explain_world(choice, as_json=as_json)
+    if not argv:
+        raise click.UsageError("name the command to run, after --")
     return run_command(
-        WorldChoice(world_name, config, quiet or as_json),
+        choice,
         Command(tuple(os.fsencode(argument) for argument in argv), tty=tty, **options),
         as_json=as_json,
     )

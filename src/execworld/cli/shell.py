@@ -9,6 +9,7 @@ import click
 
 from execworld.cli import exits
 from execworld.cli.execution import NOTHING_KEPT, STDIN, run_streaming
+from execworld.cli.explaining import explain_world
 from execworld.cli.messages import is_terminal
 from execworld.cli.run import environment, seconds
 from execworld.cli.supervision import run_supervised
@@ -66,11 +67,12 @@ def command(
     Everything that it left running ends with it.
     """
     choice = WorldChoice(world_name, config, quiet)
+    if choice.policy.explain:
+        return explain_world(choice)
     interactive = is_terminal(STDIN)
 
     async def work() -> int:
         async with choice.open() as world:
-            choice.announce(world)
             if interactive:
                 from execworld.cli.terminals import run_on_terminal  # a script needs no termios
 

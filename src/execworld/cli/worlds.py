@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import click
 
 from execworld.cli.messages import note, say
-from execworld.seams import Boundary, ConfigurationError, ExecworldError, SandboxPolicy, World
+from execworld.cli.policies import PolicyChoice, chosen_policy, policy_options
+from execworld.seams import Boundary, ConfigurationError, ExecworldError, World
 from execworld.world import ResolvedWorld, environment_variable, list_providers, resolve_world
 
 VARIABLE: Final = "EXECWORLD_WORLD"
@@ -28,11 +28,13 @@ class WorldChoice:
         name: Name or URL from the command line; None when it was not given there.
         config: Options as text.
         quiet: Say nothing about the world.
+        policy: What may be done in it.
     """
 
     name: str | None
     config: dict[str, str]
     quiet: bool = False
+    policy: PolicyChoice = field(default_factory=chosen_policy)
 
     def resolve(self) -> ResolvedWorld[Any]:
         """Find the world and check its options. Nothing is started.
@@ -57,13 +59,15 @@ class WorldChoice:
             raise ConfigurationError(message, hint=hint)
         return resolve_world(DEFAULT_WORLD, self.config, text=True)
 
-    def open(self) -> AbstractAsyncContextManager[World]:
-        world = self.resolve()
-        # A confining world without a policy would confine nothing, which nobody who names it means.
-        confining = world.provider.name == DEFAULT_WORLD
-        return world.open(policy=SandboxPolicy.workspace_write(os.getcwd()) if confining else None)
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[World]:
+        """Open the world, and say what does not hold in it."""
+        chosen = self.resolve()
+        async with chosen.open(policy=self.policy.policy(chosen.provider)) as world:
+            self._announce(world)
+            yield world
 
-    def announce(self, world: World) -> None:
+    def _announce(self, world: World) -> None:
         """Say what does not hold in *world*, once."""
         if self.quiet:
             return
@@ -82,7 +86,9 @@ def _shown(name: str) -> str:
 
 
 def world_options(command: CommandT) -> CommandT:
-    """The options ``-w``, ``--config`` and ``-q``, as parameters ``world_name``, ``config`` and ``quiet``."""
+    """The options ``-w``, ``--config`` and ``-q``, as parameters ``world_name``, ``config`` and ``quiet``, and those
+    of a policy, which are none."""
+    command = policy_options(command)
     for decorate in reversed(_WORLD_OPTIONS):
         command = decorate(command)
     return command

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from execworld.machine.batch import Batch, Results
+from execworld.machine.cell import CellPlan, CellReport
 from execworld.seams.results import KillMethod, ResourceUsage, TreeReport
 
 STDOUT: Final = 1
@@ -108,6 +109,11 @@ class Machine(ABC):
     @abstractmethod
     def facts(self) -> MachineFacts: ...
 
+    @property
+    @abstractmethod
+    def lost(self) -> bool:
+        """Whether the link is known to be lost. Nothing works any more then; False proves nothing."""
+
     @abstractmethod
     async def run(self, batch: Batch) -> Results:
         """Execute the steps in order.
@@ -165,6 +171,19 @@ class Machine(ABC):
     @abstractmethod
     async def read_watch(self, handle: int) -> tuple[WatchRecord, ...]:
         """Wait for the next events of a watch."""
+
+    @abstractmethod
+    async def make_cell(self, plan: CellPlan) -> CellReport:
+        """Make a second machine in the same place, which has locked itself in.
+
+        Raises:
+            CellFailed: a step failed; nothing is left of the cell.
+            CellsUnsupported: this machine makes none.
+        """
+
+    @abstractmethod
+    async def drop_cell(self, handle: int) -> TreeReport:
+        """End a cell and all that runs in it; tells whether nothing of it is left."""
 
     @abstractmethod
     async def release(self, handle: int) -> None:

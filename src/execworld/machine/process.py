@@ -19,6 +19,7 @@ from execworld.machine.streams import MachineReceiveStream, MachineSendStream
 from execworld.machine.values import Spawned
 from execworld.seams.enforcement import Enforcement
 from execworld.seams.errors import ExecworldError
+from execworld.seams.policy import ResourceLimits
 from execworld.seams.results import CommandResult, KillMethod, Output, OutputLimits, OutputSlice, TreeReport
 from execworld.seams.subprocess import OutputCallback, OutputStream, Process, StreamMode
 
@@ -34,6 +35,7 @@ class ProcessScope:
     Attributes:
         machine: Where they run.
         tasks: Outlives every call: output of a background job must be read on after the call that started it returned.
+        limits: Of the policy; those on time and output of each command are held here.
         spills: Where output that does not fit goes.
         live: Processes and terminals whose tree is not known to be gone.
     """
@@ -44,6 +46,7 @@ class ProcessScope:
     world_id: str
     view_id: str
     enforcement: Callable[[], Enforcement]
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
     live: set[MachineProcess] = field(default_factory=lambda: set[MachineProcess]())
 
 
@@ -90,6 +93,7 @@ class MachineProcess(Process):
         self._callback_error: Exception | None = None
         self._ending: _Ending | None = None
         self._closed = False
+        self._written = 0
         self._scopes: set[anyio.CancelScope] = set()
         self._feeding = anyio.CancelScope()
         modes = {OutputStream.STDOUT: options.stdout, OutputStream.STDERR: options.stderr}
@@ -99,7 +103,7 @@ class MachineProcess(Process):
             if mode is StreamMode.COLLECT
         }
         self._pipes = {
-            stream: MachineReceiveStream(self._machine, handle, _STREAM_NUMBER[stream])
+            stream: MachineReceiveStream(self._machine, handle, _STREAM_NUMBER[stream], self.wrote)
             for stream, mode in modes.items()
             if mode is StreamMode.PIPE
         }
@@ -110,8 +114,13 @@ class MachineProcess(Process):
             scope.tasks.start_soon(self._pump, stream)
         if options.stdin is not None:
             scope.tasks.start_soon(self._feed, options.stdin)
-        if options.timeout_s is not None:
-            scope.tasks.start_soon(self._watch_time, options.timeout_s)
+        wall_s = scope.limits.wall_s
+        times = [limit_s for limit_s in (options.timeout_s, wall_s) if limit_s is not None]
+        self._timeout_s = min(times, default=None)
+        if self._timeout_s is not None:
+            scope.tasks.start_soon(self._watch_time, self._timeout_s)
+        if wall_s is not None:
+            scope.tasks.start_soon(self._watch_tree, wall_s)
 
     @property
     def pid(self) -> int:
@@ -217,6 +226,7 @@ class MachineProcess(Process):
                 if self._callback is not None:
                     await self._hand_over(self._callback, stream, chunk)
                 await window.add(chunk)
+                self.wrote(len(chunk))
                 if limit is not None and window.total_bytes > limit and self._ending is None:
                     self._output_limit_hit = True
                     self._begin_end(self._options.grace_s)
@@ -229,6 +239,14 @@ class MachineProcess(Process):
             await callback(stream, chunk)
         except Exception as error:  # noqa: BLE001 - whatever the caller's code raises goes to the caller, see wait()
             self._callback, self._callback_error = None, error
+            self._begin_end(self._options.grace_s)
+
+    def wrote(self, size: int) -> None:
+        """Count output against the limit of the policy, whoever reads it."""
+        self._written += size
+        limit = self._scope.limits.output_bytes
+        if limit is not None and self._written > limit and self._ending is None:
+            self._output_limit_hit = True
             self._begin_end(self._options.grace_s)
 
     async def _feed(self, data: bytes) -> None:
@@ -245,12 +263,23 @@ class MachineProcess(Process):
                 self._timed_out = True
                 self._begin_end(self._options.grace_s)
 
+    async def _watch_tree(self, limit_s: float) -> None:
+        """The limit of the policy holds for what the leader leaves behind, too."""
+        with contextlib.suppress(ExecworldError), self._cancelled_at_end():
+            with anyio.move_on_after(self._started + limit_s - time.monotonic()):
+                await self._machine.wait_tree(self._handle)
+                return
+            if self._ending is None:
+                self._timed_out = self.running
+                self._begin_end(self._options.grace_s)
+
     async def _free_when_gone(self) -> None:
         with contextlib.suppress(ExecworldError), self._cancelled_at_end():
             await self._machine.wait_tree(self._handle)
-            if self._ending is None:  # else aclose() is under way and frees it
-                await self._read_last_bytes()
-                await self._free()
+            if self._ending is not None:
+                await self._ending.done.wait()
+            await self._read_last_bytes()
+            await self._free()
 
     @contextlib.contextmanager
     def _cancelled_at_end(self) -> Generator[None]:
@@ -310,11 +339,11 @@ class MachineProcess(Process):
         self._closed = True
         if self._exit is not None and self._result is None:
             self._result = self._make_result(self._exit)
+        self._scope.live.discard(self)
         for scope in (*self._scopes, self._feeding):
             scope.cancel()
         with contextlib.suppress(ExecworldError):
-            await self._machine.release(self._handle)
-        self._scope.live.discard(self)
+            await self._machine.release(self._handle)  # of which a cancellation keeps nothing back
 
     def _make_result(self, status: ExitStatus) -> CommandResult:
         exit_code, number = decode_status(status.raw)
@@ -334,7 +363,7 @@ class MachineProcess(Process):
             out_of_memory=status.out_of_memory,
             background=status.tree_alive and (report is None or not report.gone),
             tree=report,
-            timeout_s=self._options.timeout_s,
+            timeout_s=self._timeout_s,
             usage=status.usage,
         )
 

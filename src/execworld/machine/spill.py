@@ -28,10 +28,15 @@ _ANY_ERROR: Final = range(1, 4096)
 
 
 class SpillStore:
-    """A private directory of one world, made on first use and removed with everything in it at close."""
+    """A private directory of one view, made on first use and removed with everything in it at close.
 
-    def __init__(self, machine: Machine) -> None:
+    Args:
+        root: Where to make it; None for the preferred place of the machine.
+    """
+
+    def __init__(self, machine: Machine, root: bytes | None = None) -> None:
         self._machine = machine
+        self._root = root
         self._directory: bytes | None = None
         self._files: set[bytes] = set()
         self._making = anyio.Lock()
@@ -93,7 +98,7 @@ class SpillStore:
             return self._directory
 
     async def _make_directory(self) -> bytes:
-        root = self._machine.facts.temp_roots[0]
+        root = self._machine.facts.temp_roots[0] if self._root is None else self._root
         for _ in range(_DIRECTORY_ATTEMPTS):
             path = root + b"/execworld-" + secrets.token_hex(8).encode()
             batch = Batch()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
@@ -11,7 +13,10 @@ from execworld.machine.base import Machine, NoSuchHandle, StreamClosed
 class MachineReceiveStream(ByteReceiveStream):
     """One output stream of a process, unbuffered: not reading it stops the writer."""
 
-    def __init__(self, machine: Machine, handle: int, stream: int) -> None:
+    def __init__(
+        self, machine: Machine, handle: int, stream: int, count: Callable[[int], None] | None = None
+    ) -> None:
+        self._count = count
         self._machine = machine
         self._handle = handle
         self._stream = stream
@@ -26,6 +31,8 @@ class MachineReceiveStream(ByteReceiveStream):
             raise anyio.ClosedResourceError from error
         if not data:
             raise anyio.EndOfStream
+        if self._count is not None:
+            self._count(len(data))
         return data
 
     async def aclose(self) -> None:

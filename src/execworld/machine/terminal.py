@@ -53,6 +53,7 @@ class MachineTerminal(Terminal):
             raise anyio.ClosedResourceError from error
         if not data:
             raise anyio.EndOfStream
+        self._process.wrote(len(data))
         return data
 
     async def send(self, data: bytes | str) -> None:

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
+from anyio.abc import TaskGroup
 
 from execworld.machine.base import Machine
 from execworld.machine.batch import Batch, BatchFailed
+from execworld.machine.confining import Cell, Confiner
+from execworld.machine.denials import PolicyRules
 from execworld.machine.environment import base_environment
 from execworld.machine.operations import FindExecutable
 from execworld.machine.process import ProcessScope
+from execworld.machine.sandbox import MachineSandbox
 from execworld.machine.shell import MachineShell
 from execworld.machine.spill import SpillStore
 from execworld.machine.subprocess import MachineSubprocess
-from execworld.seams.enforcement import Enforcement
+from execworld.machine.views import View, Views
+from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
 from execworld.seams.errors import (
     CleanupIncomplete,
     ExecworldError,
     SandboxReason,
     SandboxUnavailable,
     WorldClosed,
-    WorldMismatch,
 )
 from execworld.seams.filesystem import FileSystem
 from execworld.seams.identity import Boundary, WorldFacts, WorldIdentity
-from execworld.seams.paths import decode_path
+from execworld.seams.paths import decode_path, encode_path
 from execworld.seams.policy import SandboxPolicy
 from execworld.seams.sandbox import Sandbox
 from execworld.seams.shell import Shell
@@ -36,6 +40,10 @@ from execworld.seams.subprocess import Subprocess
 from execworld.seams.world import World
 
 _SHELLS = (b"bash", b"sh")
+_HELD_HERE = {
+    Dimension.LIMIT_WALL: "this side ends every tree in time",
+    Dimension.LIMIT_OUTPUT: "this side counts and ends the tree",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,10 @@ class WorldSettings:
         enforcement: What was proven to hold for it.
         boundary: What separates the world from this host, and *crossings* what crosses it.
         cwd: Working directory; None for the machine's own.
+        confined_boundary: The same for confined views; None when a policy changes nothing about it.
+        confined_crossings: What crosses it for a policy and what was proven to hold.
         environment: Names that pass from the machine's environment beside the allow-list.
+        confiner: Makes cells for views; None where nothing can be confined.
     """
 
     identity: WorldIdentity
@@ -58,11 +69,14 @@ class WorldSettings:
     crossings: tuple[str, ...] = ()
     cwd: str | None = None
     environment: tuple[str, ...] = ()
+    confiner: Confiner | None = None
+    confined_boundary: Boundary | None = None
+    confined_crossings: Callable[[SandboxPolicy, Enforcement], tuple[str, ...]] | None = None
 
 
 @asynccontextmanager
 async def open_machine_world(machine: Machine, settings: WorldSettings) -> AsyncGenerator[World]:
-    """The root view of a world on *machine*, which is closed with it.
+    """The world on *machine*, which is closed with it, as seen under the policy of *settings*.
 
     Raises:
         SandboxUnavailable: the policy asks for more than what is enforced; the machine was closed again.
@@ -70,17 +84,21 @@ async def open_machine_world(machine: Machine, settings: WorldSettings) -> Async
     """
     async with anyio.create_task_group() as tasks:
         try:
-            world = await MachineWorld.make(machine, settings, tasks)
+            root = await MachineWorld.make_root(machine, settings, tasks)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await machine.aclose()
             raise
         try:
-            yield world
+            yield (
+                root
+                if root.policy.digest == settings.policy.digest
+                else await root.only_view(settings.policy)
+            )
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 try:
-                    await world.aclose()
+                    await root.aclose()
                 except CleanupIncomplete as incomplete:
                     error.add_note(
                         f"[{incomplete.code}] {incomplete.message}"
@@ -88,36 +106,64 @@ async def open_machine_world(machine: Machine, settings: WorldSettings) -> Async
             raise
         else:
             with anyio.CancelScope(shield=True):
-                await world.aclose()
+                await root.aclose()
         finally:
             tasks.cancel_scope.cancel()
 
 
-class MachineWorld(World):
-    """One view. Made by `open_machine_world`."""
+@dataclass(frozen=True, slots=True)
+class _Confinement:
+    """What makes a view a confined one."""
+
+    root: MachineWorld
+    cell: Cell
+    rules: PolicyRules
+    number: int
+
+
+class MachineWorld(View):
+    """One view. Made by `open_machine_world`, and by the sandbox seam of the root view."""
 
     def __init__(
-        self, machine: Machine, settings: WorldSettings, facts: WorldFacts, scope: ProcessScope
+        self,
+        machine: Machine,
+        settings: WorldSettings,
+        facts: WorldFacts,
+        scope: ProcessScope,
+        environment: Mapping[bytes, bytes],
+        confinement: _Confinement | None = None,
     ) -> None:
         self._machine = machine
         self._settings = settings
         self._facts = facts
         self._scope = scope
-        self._closing: anyio.Event | None = None
+        self._confinement = confinement
+        self._closing = False
+        self._over = anyio.Event()
         self._close_error: CleanupIncomplete | None = None
-        environment = base_environment(machine.facts.environment, settings.environment)
+        self._is_all_of_world = False
         self._fs: FileSystem | None = None
         self._subprocess = MachineSubprocess(
             scope, cwd=facts.cwd.encode("utf-8", "surrogateescape"), environment=environment, check=self.check
         )
         self._shell = MachineShell(self._subprocess, lambda: self.fs, path=facts.shell, cwd=facts.cwd)
-        self._sandbox = UnconfinedSandbox(self)
+        self._views: Views | None = None
+        if confinement is None and settings.confiner is not None:
+            self._views = Views(machine, settings.confiner, scope.tasks, self.world_id, self._make_view)
+        self._sandbox = MachineSandbox(
+            self,
+            check=self.check,
+            confine=None if self._views is None else self._views.get,
+            is_root=confinement is None,
+        )
 
     @classmethod
-    async def make(
-        cls, machine: Machine, settings: WorldSettings, tasks: anyio.abc.TaskGroup
-    ) -> MachineWorld:
+    async def make_root(cls, machine: Machine, settings: WorldSettings, tasks: TaskGroup) -> MachineWorld:
+        """The root view, which is confined by nothing if the world can make views: then those are."""
+        if settings.policy.confines and settings.confiner is not None:
+            settings = replace(settings, policy=SandboxPolicy.full_access())
         _refuse_unenforced(settings, op="world.open")
+        environment = base_environment(machine.facts.environment, settings.environment)
         scope = ProcessScope(
             machine=machine,
             tasks=tasks,
@@ -125,8 +171,59 @@ class MachineWorld(World):
             world_id=settings.identity.world_id,
             view_id=_view_id(settings),
             enforcement=lambda: settings.enforcement,
+            limits=settings.policy.limits,
         )
-        return cls(machine, settings, await _facts(machine, settings), scope)
+        return cls(machine, settings, await _facts(machine, settings, environment), scope, environment)
+
+    async def only_view(self, policy: SandboxPolicy) -> World:
+        """The view that stands for all of the world: closing it closes the world."""
+        view = await self._sandbox.confine(policy)
+        assert isinstance(view, MachineWorld)
+        view._is_all_of_world = True
+        return view
+
+    async def _make_view(
+        self, cell: Cell, policy: SandboxPolicy, rules: PolicyRules, number: int, tasks: TaskGroup
+    ) -> MachineWorld:
+        enforcement = _with_limits_held_here(cell.enforcement, policy)
+        settings = replace(
+            self._settings,
+            policy=policy,
+            enforcement=enforcement,
+            environment=(*self._settings.environment, *policy.environment),
+            confiner=None,
+        )
+        _refuse_unenforced(settings, op="sandbox.confine")
+        environment = {
+            **base_environment(self._machine.facts.environment, settings.environment),
+            **{name.encode(): encode_path(value) for name, value in cell.environment.items()},
+        }
+        facts = await _facts(cell.machine, replace(settings, cwd=self._facts.cwd), environment)
+        facts = replace(
+            facts,
+            temp_roots=_temp_roots(self._facts.temp_roots, rules, cell.environment.get("TMPDIR")),
+            clock_offset_s=self._facts.clock_offset_s,
+            enforceable=self._facts.enforceable,
+            not_shared=cell.not_shared,
+            boundary=settings.confined_boundary or settings.boundary,
+            crossings=settings.crossings
+            if settings.confined_crossings is None
+            else settings.confined_crossings(policy, enforcement),
+        )
+        confinement = _Confinement(self, cell, rules, number)
+        scope = ProcessScope(
+            machine=cell.machine,
+            tasks=tasks,
+            # What the view may not write this side writes for it, to a place that no view may write.
+            spills=SpillStore(cell.machine, encode_path(facts.temp_roots[0]))
+            if facts.temp_roots
+            else SpillStore(self._machine),
+            world_id=self.world_id,
+            view_id=_view_id(settings, number),
+            enforcement=lambda: enforcement,
+            limits=policy.limits,
+        )
+        return MachineWorld(cell.machine, settings, facts, scope, environment, confinement)
 
     @property
     def identity(self) -> WorldIdentity:
@@ -134,7 +231,7 @@ class MachineWorld(World):
 
     @property
     def view_id(self) -> str:
-        return _view_id(self._settings)
+        return _view_id(self._settings, 1 if self._confinement is None else self._confinement.number)
 
     @property
     def facts(self) -> WorldFacts:
@@ -144,6 +241,24 @@ class MachineWorld(World):
     def machine(self) -> Machine:
         """What lies below; no seam, and no part of what is the same for every world."""
         return self._machine
+
+    @property
+    def explanation(self) -> str:
+        """How the view is confined, step by step; empty for one that is not."""
+        return "" if self._confinement is None else self._confinement.cell.explanation
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """The explanation as plain JSON values."""
+        return {} if self._confinement is None else self._confinement.cell.details
+
+    @property
+    def close_error(self) -> CleanupIncomplete | None:
+        return self._close_error
+
+    @property
+    def lost(self) -> bool:
+        return self._machine.lost
 
     @property
     def policy(self) -> SandboxPolicy:
@@ -165,6 +280,7 @@ class MachineWorld(World):
                 view_id=self.view_id,
                 cwd=self._facts.cwd,
                 check=self.check,
+                rules=None if self._confinement is None else self._confinement.rules,
             )
         return self._fs
 
@@ -182,7 +298,7 @@ class MachineWorld(World):
 
     @property
     def closed(self) -> bool:
-        return self._closing is not None
+        return self._closing
 
     def check(self, op: str) -> None:
         """Refuse an operation on a closed world, or under a policy that is not enforced. No plugin can switch it off.
@@ -190,30 +306,44 @@ class MachineWorld(World):
         Raises:
             WorldClosed, SandboxUnavailable
         """
-        if self._closing is not None:
+        if self._closing:
             raise WorldClosed("the world is closed", op=op, world=self.world_id)
         _refuse_unenforced(self._settings, op)
 
     async def aclose(self) -> None:
-        if self._closing is None:
-            self._closing = anyio.Event()
+        if self._is_all_of_world and self._confinement is not None:
+            await self._confinement.root.aclose()
+            return
+        await self.close_view()
+        if self._close_error is not None:
+            raise self._close_error
+
+    async def close_view(self) -> None:
+        if not self._closing:
+            self._closing = True
             with anyio.CancelScope(shield=True):
                 try:
                     await self._close()
                 finally:
-                    self._closing.set()
-        await self._closing.wait()
-        if self._close_error is not None:
-            raise self._close_error
+                    self._over.set()
+        await self._over.wait()
+
+    async def wait_closed(self) -> None:
+        await self._over.wait()
 
     async def _close(self) -> None:
         leftovers: list[str] = []
+        survivors: list[int] = []
+        if self._views is not None:
+            leftovers += await self._views.aclose()
+            survivors += self._views.survivors
         async with anyio.create_task_group() as group:
             for process in list(self._scope.live):
                 group.start_soon(process.aclose)
         try:
             leftovers += await self._scope.spills.aclose()
             report = await self._machine.aclose()
+            survivors += report.survivors
         except ExecworldError as error:
             self._close_error = CleanupIncomplete(
                 f"the world could not be closed cleanly: {error.message}",
@@ -221,64 +351,17 @@ class MachineWorld(World):
                 op="world.close",
             )
             return
-        if not report.gone or leftovers:
-            parts = [
-                f"processes {', '.join(map(str, report.survivors))}" if report.survivors else "",
-                *leftovers,
-            ]
+        if not report.gone or leftovers or survivors:
+            parts = [f"processes {', '.join(map(str, survivors))}" if survivors else "", *leftovers]
+            if not any(parts):
+                leftovers = parts = [f"what ran in {self.view_id}, which was out of reach"]
             self._close_error = CleanupIncomplete(
                 f"not proven gone after closing the world: {', '.join(filter(None, parts))}",
-                survivors=report.survivors,
+                survivors=tuple(survivors),
                 leftovers=tuple(leftovers),
                 world=self.world_id,
                 op="world.close",
             )
-
-
-class UnconfinedSandbox(Sandbox):
-    """The sandbox seam of a world that has no cells: it refuses every policy that asks for anything."""
-
-    def __init__(self, world: MachineWorld) -> None:
-        self._world = world
-
-    @property
-    def world_id(self) -> str:
-        return self._world.world_id
-
-    @property
-    def view_id(self) -> str:
-        return self._world.view_id
-
-    @property
-    def policy(self) -> SandboxPolicy:
-        return self._world.policy
-
-    @property
-    def enforcement(self) -> Enforcement:
-        return self._world.enforcement
-
-    async def confine(self, policy: SandboxPolicy) -> World:
-        self._world.check("sandbox.confine")
-        if policy.digest == self._world.policy.digest:
-            return self._world
-        if not policy.confines:
-            raise WorldMismatch(
-                "a wider view can be made only from the root view", op="sandbox.confine", world=self.world_id
-            )
-        raise cannot_confine(self._world.identity, policy, op="sandbox.confine")
-
-
-def cannot_confine(identity: WorldIdentity, policy: SandboxPolicy, op: str) -> SandboxUnavailable:
-    """The refusal of a world that confines nothing."""
-    missing = tuple(str(dimension) for dimension in sorted(policy.asked(), key=str))
-    return SandboxUnavailable(
-        f"world {identity.kind} confines nothing, and the policy asks for {policy.mode}",
-        reason=SandboxReason.WORLD_CANNOT_CONFINE,
-        missing=missing,
-        op=op,
-        world=identity.world_id,
-        hint="choose a world that confines, or ask for full-access by name",
-    )
 
 
 def _refuse_unenforced(settings: WorldSettings, op: str) -> None:
@@ -295,17 +378,37 @@ def _refuse_unenforced(settings: WorldSettings, op: str) -> None:
         )
 
 
-def _view_id(settings: WorldSettings) -> str:
-    return f"{settings.identity.world_id}/{settings.policy.digest}"
+def _view_id(settings: WorldSettings, number: int = 1) -> str:
+    view_id = f"{settings.identity.world_id}/{settings.policy.digest}"
+    return view_id if number == 1 else f"{view_id}.{number}"
 
 
-async def _facts(machine: Machine, settings: WorldSettings) -> WorldFacts:
+def _with_limits_held_here(enforcement: Enforcement, policy: SandboxPolicy) -> Enforcement:
+    """The limits that are held by this side, command by command, whatever a cell can do."""
+    asked, required = policy.asked(), policy.required()
+    own = {
+        dimension: DimensionEnforcement(True, dimension in required, EnforcementState.ENFORCED, by=by)
+        for dimension, by in _HELD_HERE.items()
+        if dimension in asked
+    }
+    return Enforcement({**enforcement.entries, **own})
+
+
+def _temp_roots(roots: tuple[str, ...], rules: PolicyRules, private: str | None) -> tuple[str, ...]:
+    """Those that the view may write, its private one first."""
+    allowed = tuple(root for root in roots if rules.may_write(encode_path(root)))
+    return allowed if private is None else (private, *allowed)
+
+
+async def _facts(machine: Machine, settings: WorldSettings, environment: Mapping[bytes, bytes]) -> WorldFacts:
     facts = machine.facts
-    environment = dict(base_environment(facts.environment, settings.environment))
     search = environment.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
     cwd = decode_path(facts.cwd)
     if settings.cwd is not None:
         cwd = posixpath.normpath(posixpath.join(cwd, settings.cwd))
+    enforceable = {d for d, entry in settings.enforcement if entry.state == "enforced"}
+    if settings.confiner is not None:
+        enforceable |= settings.confiner.enforceable
     return WorldFacts(
         os=facts.os,
         arch=facts.arch,
@@ -321,7 +424,7 @@ async def _facts(machine: Machine, settings: WorldSettings) -> WorldFacts:
         clock_offset_s=facts.clock_offset_s,
         boundary=settings.boundary,
         crossings=settings.crossings,
-        enforceable=frozenset(d for d, entry in settings.enforcement if entry.state == "enforced"),
+        enforceable=frozenset(enforceable),
     )
 
 

@@ -11,6 +11,7 @@ from execworld.machine.base import (
     WatchRecord,
 )
 from execworld.machine.batch import Batch, Results
+from execworld.machine.cell import CellPlan, CellReport
 from execworld.seams.results import TreeReport
 
 
@@ -23,6 +24,10 @@ class ForwardingMachine(Machine):
     @property
     def facts(self) -> MachineFacts:
         return self.inner.facts
+
+    @property
+    def lost(self) -> bool:
+        return self.inner.lost
 
     async def run(self, batch: Batch) -> Results:
         return await self.inner.run(batch)
@@ -56,6 +61,12 @@ class ForwardingMachine(Machine):
 
     async def read_watch(self, handle: int) -> tuple[WatchRecord, ...]:
         return await self.inner.read_watch(handle)
+
+    async def make_cell(self, plan: CellPlan) -> CellReport:
+        return await self.inner.make_cell(plan)
+
+    async def drop_cell(self, handle: int) -> TreeReport:
+        return await self.inner.drop_cell(handle)
 
     async def release(self, handle: int) -> None:
         await self.inner.release(handle)

@@ -29,6 +29,7 @@ from execworld.machine.warden import (
 HEADER = struct.Struct("<IBBHQ")
 BATCH, SEND, CLOSE_INPUT, SIGNAL, KILL_TREE, RELEASE = 0x02, 0x03, 0x04, 0x05, 0x06, 0x09
 PING, CREDIT, CANCEL, CLOSE = 0x0A, 0x0C, 0x0D, 0x0E
+MAKE_CELL, DROP_CELL = 0x10, 0x11
 HELLO, REPLY, DATA, EXIT, TREE_GONE, INPUT_CLOSED, ENDING = range(0x80, 0x87)
 OK = struct.pack("<H", 0)
 NOTHING_LEFT = OK + struct.pack("<BBI", 1, 1, 0)

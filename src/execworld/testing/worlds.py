@@ -11,6 +11,7 @@ import anyio
 
 from execworld.machine.base import ExitStatus, ForegroundState, Machine, SignalTarget, WatchRecord
 from execworld.machine.batch import Batch, Results
+from execworld.machine.cell import CellPlan, CellReport
 from execworld.machine.local.machine import LocalMachine
 from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
@@ -75,6 +76,10 @@ class CuttableMachine(ForwardingMachine):
     async def cut(self) -> None:
         self._cut.set()
 
+    @property
+    def lost(self) -> bool:
+        return self._cut.is_set()
+
     async def run(self, batch: Batch) -> Results:
         return await self._over_link(lambda: self.inner.run(batch))
 
@@ -107,6 +112,12 @@ class CuttableMachine(ForwardingMachine):
 
     async def read_watch(self, handle: int) -> tuple[WatchRecord, ...]:
         return await self._over_link(lambda: self.inner.read_watch(handle))
+
+    async def make_cell(self, plan: CellPlan) -> CellReport:
+        return await self._over_link(lambda: self.inner.make_cell(plan))
+
+    async def drop_cell(self, handle: int) -> TreeReport:
+        return await self._over_link(lambda: self.inner.drop_cell(handle))
 
     async def release(self, handle: int) -> None:
         await self._over_link(lambda: self.inner.release(handle))

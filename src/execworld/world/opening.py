@@ -23,6 +23,11 @@ class ResolvedWorld(Generic[ConfigT]):
     provider: Provider[ConfigT]
     config: ConfigT
 
+    def default_policy(self, cwd: str | None) -> SandboxPolicy:
+        """What the world is opened with when no policy is named."""
+        make = self.provider.default_policy
+        return SandboxPolicy.full_access() if make is None else make(cwd)
+
     @asynccontextmanager
     async def open(
         self, *, policy: SandboxPolicy | None = None, cwd: str | None = None, environment: Iterable[str] = ()
@@ -30,7 +35,7 @@ class ResolvedWorld(Generic[ConfigT]):
         """Open the world; leaving the context closes it. Arguments and errors as of `open_world`."""
         request = OpenRequest(
             config=self.config,
-            policy=SandboxPolicy.full_access() if policy is None else policy,
+            policy=self.default_policy(cwd) if policy is None else policy,
             cwd=cwd,
             environment=tuple(environment),
         )
@@ -117,7 +122,8 @@ async def open_world(
 
     Args:
         name: Name of an installed provider, or a world URL.
-        policy: What commands and file operations may do in it; None for no restriction inside the world.
+        policy: What commands and file operations may do in it; None for what the provider takes then:
+            ``landlock`` workspace-write on the working directory, the others no restriction inside the world.
         cwd: Working directory in the world; None for the provider's default.
         environment: Names that are let through from the environment of this process beside the allow-list.
         config: Options of the provider.

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from execworld.machine.local.machine import LocalMachine
-from execworld.machine.world import WorldSettings, cannot_confine, open_machine_world
+from execworld.machine.sandbox import cannot_confine
+from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
 from execworld.seams.errors import WorldUnavailable
 from execworld.seams.identity import Boundary, WorldIdentity

@@ -8,15 +8,19 @@ import pytest
 
 from execworld.seams import (
     Boundary,
+    CommandStatus,
     Dimension,
     EnforcementState,
+    FileMissing,
     NetworkMode,
     NetworkPolicy,
+    NotDirectory,
     Requirement,
     ResourceLimits,
     SandboxDenied,
     SandboxMode,
     SandboxPolicy,
+    SandboxReason,
     SandboxUnavailable,
     World,
     WorldMismatch,
@@ -187,3 +191,76 @@ class SandboxContract(ContractSuite):
         for view in views:
             claimed = {d for d, entry in view.enforcement if entry.state is EnforcementState.ENFORCED}
             assert claimed <= world.facts.enforceable
+
+    async def test_SB11_a_view_has_a_temporary_directory_of_its_own(self, world: World, scratch: str) -> None:
+        """The temporary directories of a view are those that it may write; a workspace-write view has a private one,
+        which programs find by TMPDIR, which no other user can look into, and which views of one world share."""
+        try:
+            view = await world.sandbox.confine(SandboxPolicy.workspace_write(scratch))
+            other = await world.sandbox.confine(SandboxPolicy.workspace_write(scratch, network=NO_NETWORK))
+        except SandboxUnavailable:
+            return  # SB-3 holds the world to that
+        private = view.facts.temp_roots[0]
+        assert private not in world.facts.temp_roots
+        assert await output_of(view, 'echo "$TMPDIR"') == private
+        made = await output_of(view, "mktemp")
+        assert made.startswith(f"{private}/")
+        for root in view.facts.temp_roots:
+            await view.fs.write_text(f"{root}/contract-probe", "x")
+            await view.fs.remove(f"{root}/contract-probe")
+        assert await output_of(other, 'cat "$1" && rm "$1"', made) == ""
+        parent = await world.fs.stat(private.rpartition("/")[0])
+        assert parent is not None
+        assert parent.mode & 0o077 == 0
+
+    async def test_SB12_a_denial_says_which_part_of_the_policy_to_change(
+        self, world: World, scratch: str
+    ) -> None:
+        """What the policy forbids is FS_SANDBOX_DENIED with a hint; what would fail without it too is what it is
+        there."""
+        await world.fs.make_directory(f"{scratch}/plot")
+        await world.fs.write_text(f"{scratch}/f", "x")
+        try:
+            view = await world.sandbox.confine(SandboxPolicy.workspace_write(f"{scratch}/plot"))
+        except SandboxUnavailable:
+            return  # SB-3 holds the world to that
+        for call in (
+            lambda: view.fs.write_text(f"{scratch}/g", "x"),
+            lambda: view.fs.make_directory(f"{scratch}/d"),
+            lambda: view.fs.remove(f"{scratch}/f"),
+            lambda: view.fs.rename(f"{scratch}/f", f"{scratch}/plot/f"),
+            lambda: view.fs.copy(f"{scratch}/f", f"{scratch}/g"),
+            lambda: view.fs.set_mode(f"{scratch}/f", 0o600),
+        ):
+            with pytest.raises(SandboxDenied) as caught:
+                await call()
+            assert f"{scratch}/plot" in caught.value.hint
+        with pytest.raises(FileMissing):
+            await view.fs.read_text(f"{scratch}/plot/missing")
+        await view.fs.copy(f"{scratch}/f", f"{scratch}/plot/f")
+        with pytest.raises(NotDirectory):
+            await view.fs.write_text(f"{scratch}/plot/f/below", "x")
+
+    async def test_SB13_a_policy_on_what_is_not_there_is_refused(self, world: World, scratch: str) -> None:
+        """A root that does not exist is SANDBOX_UNAVAILABLE and not a view of something else."""
+        with pytest.raises(SandboxUnavailable) as caught:
+            await world.sandbox.confine(SandboxPolicy.workspace_write(f"{scratch}/missing"))
+        if SandboxPolicy.workspace_write(scratch).required() <= world.facts.enforceable:
+            assert caught.value.reason is SandboxReason.ROOT_UNUSABLE
+            assert f"{scratch}/missing" in caught.value.message
+
+    async def test_SB14_limits_on_time_and_output_hold(self, world: World) -> None:
+        """A view with such limits ends the trees that pass them, and its results say so."""
+        try:
+            view = await world.sandbox.confine(
+                SandboxPolicy(
+                    SandboxMode.FULL_ACCESS, limits=ResourceLimits(wall_s=1.0, output_bytes=1_000_000)
+                )
+            )
+        except SandboxUnavailable:
+            return  # SB-3 holds the world to that
+        slow = await view.subprocess.run(["sleep", "1000"], grace_s=0.2)
+        assert slow.status is CommandStatus.TIMED_OUT
+        flood = await sh(view, "while :; do echo 0123456789012345678901234567890123456789; done")
+        assert flood.status in (CommandStatus.OUTPUT_LIMIT, CommandStatus.TIMED_OUT)
+        assert slow.enforcement.state(Dimension.LIMIT_WALL) is EnforcementState.ENFORCED

@@ -11,6 +11,7 @@ import anyio
 
 from execworld.machine.base import Machine
 from execworld.machine.batch import Batch, BatchFailed, Results
+from execworld.machine.denials import DENIALS, PolicyRules
 from execworld.machine.fs.errors import (
     error_class,
     error_hint,
@@ -19,15 +20,16 @@ from execworld.machine.fs.errors import (
     is_transient,
     kind_words,
 )
-from execworld.machine.fs.paths import BlankPath, Location, UnusablePath, locate
+from execworld.machine.fs.paths import BlankPath, Location, UnusablePath, join, locate, name_of, parent_of
 from execworld.machine.fs.queues import PathQueues
-from execworld.machine.operations import Close
+from execworld.machine.operations import Close, RealPath
 from execworld.machine.values import CheckStatus, FileStat, KindMask
 from execworld.seams.errors import (
     AmbiguousEdit,
     FileError,
     FileMissing,
     InvalidPath,
+    SandboxDenied,
     WorldError,
     WorldMismatch,
 )
@@ -37,19 +39,37 @@ from execworld.seams.paths import WorldPath, printable_path
 CLEANUP_LIMIT_S: Final = 20.0
 """For what must not be cancelled: long for a file system that is slow, short for one that never answers."""
 _RELEASE_LIMIT_S: Final = 5.0
+_ANY_ERROR: Final = range(1, 4096)
+_WRITES: Final = frozenset(
+    {
+        *("fs.write_bytes", "fs.write_text", "fs.write_stream", "fs.edit_text", "fs.set_mode"),
+        *("fs.make_directory", "fs.make_symlink", "fs.remove", "fs.rename"),
+    }
+)
+_OF_THE_NAME: Final = frozenset({"fs.remove", "fs.rename", "fs.make_symlink", "fs.lstat", "fs.read_link"})
+"""Operations that follow no link in the last component."""
+_FORBIDDEN: Final = "the policy of this view forbids it"
 
 
 class FileAccess:
     """The files of one view of one world."""
 
     def __init__(
-        self, machine: Machine, *, world_id: str, view_id: str, cwd: bytes, check: Callable[[str], None]
+        self,
+        machine: Machine,
+        *,
+        world_id: str,
+        view_id: str,
+        cwd: bytes,
+        check: Callable[[str], None],
+        rules: PolicyRules | None = None,
     ) -> None:
         self.machine = machine
         self.world_id = world_id
         self.view_id = view_id
         self.cwd = cwd
         self.check = check
+        self.rules = rules
         self.queues = PathQueues()
         self.without_exchange: set[int] = set()
         """Devices on which two names cannot be exchanged."""
@@ -125,13 +145,16 @@ class FileAccess:
 class Call:
     """One operation on one path."""
 
-    __slots__ = ("access", "doing", "location", "op")
+    __slots__ = ("_denials", "access", "also", "doing", "location", "op")
 
     def __init__(self, access: FileAccess, op: str, doing: str, location: Location) -> None:
         self.access = access
         self.op = op
         self.doing = doing
         self.location = location
+        self.also: bytes | None = None
+        """Path of the target, for an operation that has one beside its source."""
+        self._denials: dict[bytes, str] = {}
 
     @property
     def display(self) -> bytes:
@@ -143,14 +166,53 @@ class Call:
         Raises:
             BatchFailed: for the caller to say what it means.
         """
-        return await self.access.run(batch)
+        try:
+            return await self.access.run(batch)
+        except BatchFailed as failure:
+            if failure.error.status in DENIALS:
+                await self._explain()
+            raise
 
     async def run_plain(self, batch: Batch) -> Results:
         """Execute *batch*, any failure of which means what its status says of the path."""
         try:
-            return await self.access.run(batch)
+            return await self.run(batch)
         except BatchFailed as failure:
             raise self.error(failure.error.status) from failure
+
+    async def require_writable(self) -> None:
+        """Refuse what the policy forbids, where a kernel may not: it holds contents and names, and not always modes.
+
+        Raises:
+            SandboxDenied
+        """
+        await self._explain()
+        if hint := self._denials.get(self.display):
+            raise self.refusal(SandboxDenied, _FORBIDDEN, hint=hint)
+
+    async def _explain(self) -> None:
+        """Find out whether it is the policy that forbids this, by where the paths really lead."""
+        rules = self.access.rules
+        if rules is None:
+            return
+        for path in filter(None, (self.display, self.also)):
+            writes = self.op in _WRITES or path is self.also
+            explain = rules.explain_write if writes else rules.explain_read
+            self._denials[path] = explain(await self._canonical(path))
+
+    async def _canonical(self, path: bytes) -> bytes:
+        by_name = self.op in _OF_THE_NAME or path is self.also
+        batch = Batch()
+        step = batch.add(RealPath(parent_of(path) if by_name else path, missing_ok=True), tolerate=_ANY_ERROR)
+        found = (await self.access.machine.run(batch)).get(step)
+        if found is None:
+            return path
+        return join(found, name_of(path)) if by_name and path != b"/" else found
+
+    def _denial(self, about: bytes) -> str:
+        while not (found := self._denials.get(about, "")) and about != b"/" and about not in self._denials:
+            about = parent_of(about)
+        return found
 
     def error(
         self,
@@ -163,6 +225,13 @@ class Call:
     ) -> FileError:
         """The error that *status* means here; *path* is another path that it is about."""
         cls = kind or error_class(status)
+        denial = ""
+        if status in DENIALS:
+            denial = self._denial(self.display if path is None else path)
+            if not denial and path is None and self.also is not None and (denial := self._denial(self.also)):
+                path = self.also
+        if denial:
+            cls, text, hint = SandboxDenied, _FORBIDDEN, denial
         given = self.location.given if path is None else path.decode("utf-8", "surrogateescape")
         message = f"cannot {self.doing} '{printable_path(given)}': {text or error_text(status)}"
         number = error_number(status)

@@ -9,6 +9,7 @@ from typing import Final
 
 from execworld.machine.base import Machine
 from execworld.machine.batch import Batch, BatchFailed
+from execworld.machine.denials import PolicyRules
 from execworld.machine.fs import (
     copying,
     directories,
@@ -76,6 +77,7 @@ class MachineFileSystem(FileSystem):
         cwd: Absolute directory that relative paths start at.
         check: Called with the name of each operation before it begins; raises when the world is closed or its
             policy is not enforced.
+        rules: What the policy of a confined view says of paths, to tell its denials from others.
     """
 
     def __init__(
@@ -86,9 +88,10 @@ class MachineFileSystem(FileSystem):
         view_id: str,
         cwd: str,
         check: Callable[[str], None],
+        rules: PolicyRules | None = None,
     ) -> None:
         self._access = FileAccess(
-            machine, world_id=world_id, view_id=view_id, cwd=encode_path(cwd), check=check
+            machine, world_id=world_id, view_id=view_id, cwd=encode_path(cwd), check=check, rules=rules
         )
 
     @property
@@ -351,6 +354,7 @@ class MachineFileSystem(FileSystem):
         call = self._access.call("fs.rename", "rename", source)
         location = self._access.call("fs.rename", "rename to", target).location
         async with self._access.queues.hold(call.display, location.display):
+            call.also = location.display
             await directories.rename(call, location, replace=replace)
 
     async def copy(
@@ -364,6 +368,7 @@ class MachineFileSystem(FileSystem):
         call = self._access.call("fs.copy", "copy", source)
         location: Location = self._access.call("fs.copy", "copy to", target).location
         async with self._access.queues.hold(location.display):
+            call.also = location.display
             await copying.copy(call, location, recursive=recursive, replace=replace)
 
     async def make_symlink(self, path: WorldPath | FileTarget, target: WorldPath) -> None:
@@ -375,7 +380,9 @@ class MachineFileSystem(FileSystem):
         await directories.make_symlink(call, text)
 
     async def set_mode(self, path: WorldPath | FileTarget, mode: int) -> None:
-        await directories.set_mode(self._access.call("fs.set_mode", "set the mode of", path), mode)
+        call = self._access.call("fs.set_mode", "set the mode of", path)
+        await call.require_writable()
+        await directories.set_mode(call, mode)
 
 
 def _encode(call: Call, text: str, encoding: str) -> bytes:

@@ -31,6 +31,7 @@ from execworld.machine.base import (
     WatchRecord,
 )
 from execworld.machine.batch import Batch, BatchFailed, Results
+from execworld.machine.cell import CellPlan, CellReport, CellsUnsupported
 from execworld.machine.local import tree
 from execworld.machine.local.batch import StepFailed
 from execworld.machine.local.connections import LocalConnection, open_connection
@@ -73,6 +74,10 @@ class LocalMachine(Machine):
     @property
     def facts(self) -> MachineFacts:
         return self._facts
+
+    @property
+    def lost(self) -> bool:
+        return False
 
     async def run(self, batch: Batch) -> Results:
         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -120,6 +125,13 @@ class LocalMachine(Machine):
 
     async def read_watch(self, handle: int) -> tuple[WatchRecord, ...]:
         return await self._files.read_watch(handle)
+
+    async def make_cell(self, plan: CellPlan) -> CellReport:
+        await anyio.lowlevel.checkpoint()
+        raise CellsUnsupported("this process cannot lock itself in and go on")
+
+    async def drop_cell(self, handle: int) -> TreeReport:
+        raise NoSuchHandle(f"no cell {handle}")
 
     async def release(self, handle: int) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 `src/warden/protocol.md` says what travels; section numbers in this package refer to it.
 """
 
+from execworld.machine.warden.cells import open_cell_machine
 from execworld.machine.warden.facts import LinkSettings, WardenFacts
 from execworld.machine.warden.local import LocalWardenTransport, start_local_warden
 from execworld.machine.warden.locating import locate_warden
@@ -20,6 +21,7 @@ __all__ = [
     "WardenFacts",
     "WardenMachine",
     "locate_warden",
+    "open_cell_machine",
     "open_warden_machine",
     "start_local_warden",
 ]

@@ -25,13 +25,14 @@ _WINDOW_STEP_BYTES: Final = 256 * 1024
 class StreamBuffer:
     """What came on one stream and was not read yet."""
 
-    __slots__ = ("_arrival", "_chunks", "closed", "due", "ended", "held", "windowed")
+    __slots__ = ("_arrival", "_chunks", "closed", "due", "ended", "granted", "held", "windowed")
 
     def __init__(self) -> None:
         self._chunks: deque[bytes | bytearray] = deque()
         self._arrival: anyio.Event | None = None
         self.held = 0  # bytes in the chunks
         self.windowed = 0  # of them, how many are to be given back to the window
+        self.granted = 0  # credit beyond what every stream begins with
         self.due = 0  # bytes that were read and not given back yet
         self.ended = False
         self.closed = False
@@ -116,10 +117,15 @@ class CreditLedger:
             self._window_due += size * windowed
         else:
             unreturned = stream.held + stream.due + size
-            if unreturned > (self._stream_credit if windowed else self._floor):
+            if unreturned - stream.granted > (self._stream_credit if windowed else self._floor):
                 raise Malformed("data beyond the credit of its stream")
             stream.windowed += size * windowed
         self._flush_when_due()
+
+    def grant(self, key: tuple[int, int], stream: StreamBuffer, size: int) -> None:
+        """Let *stream* send *size* bytes more ahead of its reader, from now on. The window still bounds it."""
+        stream.granted += size
+        self._send(_HEAD.pack(0, 1) + _ENTRY.pack(*key, size))
 
     def consumed(self, key: tuple[int, int], stream: StreamBuffer, size: int) -> None:
         """*size* bytes were taken from *stream*."""

@@ -38,6 +38,8 @@ class HostMessage(IntEnum):
     CREDIT = 0x0C
     CANCEL = 0x0D
     CLOSE = 0x0E
+    MAKE_CELL = 0x10
+    DROP_CELL = 0x11
 
 
 class WardenMessage(IntEnum):
@@ -134,9 +136,10 @@ def split_greeting(data: bytes) -> tuple[bytes, bytes] | None:
 
 
 def encode_message(kind: HostMessage, request: int, body: bytes) -> list[bytes]:
-    """The frames of one message. Only a batch may be longer than one piece."""
+    """The frames of one message. Only a batch may come in several; the plan of a cell may fill the longest frame."""
     size = len(body)
-    if size <= PIECE_BYTES:
+    if size <= PIECE_BYTES or kind is HostMessage.MAKE_CELL:
+        assert size <= MAX_BODY_BYTES
         return [_HEADER.pack(size, kind, 0, 0, request) + body]
     assert kind is HostMessage.BATCH
     frames: list[bytes] = []

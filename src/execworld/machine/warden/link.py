@@ -311,8 +311,10 @@ class Link:
             whole = bytes(body)
         if not self._outbox.was_completed(request.parcel):
             raise Malformed("a reply to a request that was not sent")
+        request.answer(
+            whole
+        )  # while it is still known: whoever waits must hear of a reply that cannot be read
         del self._requests[number]
-        request.answer(whole)
 
     def _take_ending(self, body: bytes) -> None:
         cursor = Cursor(body)

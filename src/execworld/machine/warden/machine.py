@@ -25,6 +25,7 @@ from execworld.machine.base import (
     WatchRecord,
 )
 from execworld.machine.batch import Batch, BatchFailed, Results
+from execworld.machine.cell import CellFailed, CellPlan, CellReport, CellsUnsupported
 from execworld.machine.operations import (
     Connect,
     Open,
@@ -34,6 +35,7 @@ from execworld.machine.operations import (
 )
 from execworld.machine.values import Spawned
 from execworld.machine.warden.batches import BatchGate, has_effects
+from execworld.machine.warden.cell_codec import decode_cell_reply, encode_plan
 from execworld.machine.warden.credit import CreditLedger, StreamBuffer
 from execworld.machine.warden.decoding import decode_batch_reply, decode_status
 from execworld.machine.warden.encoding import encode_batch
@@ -49,7 +51,7 @@ from execworld.machine.warden.handles import (
 )
 from execworld.machine.warden.link import Link
 from execworld.machine.warden.numbers import linux_signal
-from execworld.machine.warden.sending import InputSender
+from execworld.machine.warden.sending import InputPipe, InputSender
 from execworld.machine.warden.transport import LinkEnd
 from execworld.machine.warden.wire import Cursor, Malformed
 from execworld.seams.results import KillMethod, TreeReport
@@ -60,6 +62,8 @@ _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _HANDLE: Final = struct.Struct("<Q")
 _DATA: Final = struct.Struct("<QBBH")
 _WINDOWED, _END = 1, 2
+_CELL_CREDIT_BYTES: Final = 4 * 1024 * 1024
+"""What a cell may send ahead beyond the credit of any stream: all that it says shares one, which is always read."""
 _NO_REPORT: Final = TreeReport(gone=False, method=KillMethod.NOT_NEEDED)
 
 
@@ -90,6 +94,10 @@ class WardenMachine(Machine):
     @property
     def warden_facts(self) -> WardenFacts:
         return self._warden
+
+    @property
+    def lost(self) -> bool:
+        return self._link.lost
 
     @property
     def world_id(self) -> str:
@@ -224,6 +232,13 @@ class WardenMachine(Machine):
         async with target.lock:
             await InputSender(self._link, handle, target, self._warden.input_window_bytes).send(data)
 
+    def input_pipe(self, handle: int) -> InputPipe:
+        """The input of a connection, for one sender that never waits for an answer."""
+        remote = self._handle(handle, "machine.send")
+        if not isinstance(remote, RemoteConnection):
+            raise NoSuchHandle(f"no connection {handle}")
+        return InputPipe(self._link, handle, remote.input, self._warden.input_window_bytes)
+
     async def close_input(self, handle: int) -> None:
         remote = self._handle(handle, "machine.close_input")
         if isinstance(remote, RemoteWatch):
@@ -313,6 +328,48 @@ class WardenMachine(Machine):
             raise NoSuchHandle(f"no process {handle}")
         return state
 
+    # Cells
+
+    async def make_cell(self, plan: CellPlan) -> CellReport:
+        outcome = await self._link.call(
+            HostMessage.MAKE_CELL,
+            encode_plan(plan),
+            partial(self._take_cell, plan),
+            op="machine.make_cell",
+            effects=False,
+            discard=self._discard_cell,
+        )
+        if isinstance(outcome, CellReport):
+            return outcome
+        raise outcome
+
+    def _take_cell(self, plan: CellPlan, body: bytes) -> CellReport | CellFailed | CellsUnsupported:
+        outcome = decode_cell_reply(plan, body)
+        if isinstance(outcome, CellReport):
+            remote = RemoteConnection()
+            self._register(outcome.handle, remote)
+            self._credit.grant((outcome.handle, STDOUT), remote.streams[STDOUT], _CELL_CREDIT_BYTES)
+        return outcome
+
+    def _discard_cell(self, outcome: CellReport | CellFailed | CellsUnsupported) -> None:
+        if isinstance(outcome, CellReport) and self._forget(outcome.handle):
+            self._post_release(outcome.handle)
+
+    async def drop_cell(self, handle: int) -> TreeReport:
+        if not isinstance(self._handle(handle, "machine.drop_cell"), RemoteConnection):
+            raise NoSuchHandle(f"no cell {handle}")
+        status, report = await self._link.call(
+            HostMessage.DROP_CELL,
+            _HANDLE.pack(handle),
+            partial(_with_status, _tree_report, _NO_REPORT),
+            op="machine.drop_cell",
+            effects=True,
+        )
+        self._forget(handle)
+        if status:
+            raise NoSuchHandle(f"no cell {handle}: {errno.errorcode.get(status, status)}")
+        return report
+
     # End
 
     async def release(self, handle: int) -> None:
@@ -347,6 +404,8 @@ class WardenMachine(Machine):
                 if answer is not None:
                     self._report = answer[1]
                 await self._link.stop()
+                if answer is None and self._link.end is not None and self._link.end.tree is not None:
+                    self._report = self._link.end.tree
             finally:
                 self._closed.set()
         return self._report

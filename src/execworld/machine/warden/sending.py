@@ -18,6 +18,71 @@ _SMALL_BYTES: Final = 4 * 1024
 _HANDLE: Final = struct.Struct("<Q")
 
 
+class InputPipe:
+    """The input of one handle for one sender that waits for no answer: the window alone holds it up.
+
+    A reader that is gone is seen with a later call.
+    """
+
+    def __init__(self, link: Link, handle: int, target: Input, window_bytes: int) -> None:
+        self._link = link
+        self._handle = handle
+        self._target = target
+        self._window_bytes = window_bytes
+
+    def send_now(self, data: memoryview) -> int:
+        """Take as much of *data* as the window lets through. Returns how many bytes that was.
+
+        Raises:
+            StreamClosed, NoSuchHandle, WorldLost: nothing was taken.
+        """
+        self._link.check("machine.send")
+        target, taken = self._target, 0
+        if target.released:
+            raise NoSuchHandle(f"{self._handle} was released")
+        if target.closed or target.broken:
+            raise StreamClosed
+        while taken < len(data) and target.unanswered < self._window_bytes:
+            size = min(len(data) - taken, _PIECE_BYTES, self._window_bytes - target.unanswered)
+            self._post(bytes(data[taken : taken + size]))
+            taken += size
+        return taken
+
+    async def wait_sendable(self) -> None:
+        """Wait until `send_now` would take something, or fail."""
+        target = self._target
+        while (
+            target.unanswered >= self._window_bytes
+            and not (target.closed or target.broken or target.released)
+            and not self._link.lost
+        ):
+            await target.progress()
+
+    def _post(self, piece: bytes) -> None:
+        target = self._target
+        bulk = len(piece) > _SMALL_BYTES or (target.in_bulk is not None and not target.in_bulk.complete)
+        target.unanswered += len(piece)
+        request = self._link.post(
+            HostMessage.SEND,
+            _HANDLE.pack(self._handle) + piece,
+            lambda body: self._answered(len(piece), body),
+            bulk=bulk,
+        )
+        if bulk:
+            target.in_bulk = request.parcel
+
+    def _answered(self, size: int, body: bytes) -> None:
+        cursor = Cursor(body)
+        status = cursor.u16()
+        cursor.end()
+        target = self._target
+        target.unanswered -= size
+        if status:
+            decode_status(status)
+            target.broken = True
+        target.wake()
+
+
 class InputSender:
     """One call of `Machine.send`: pieces that are under way together, as far as the window reaches."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from execworld.seams.results import TreeReport
+
 
 class TransportBroken(Exception):
     """The stream failed: nothing more can be sent, or nothing more will come."""
@@ -17,10 +19,12 @@ class LinkEnd:
     Attributes:
         reason: For people.
         exit_code: Of the warden, minus N for signal N; None when that cannot be known.
+        tree: What is left of all that the warden ran, where somebody else can tell.
     """
 
     reason: str
     exit_code: int | None = None
+    tree: TreeReport | None = None
 
 
 class Transport(ABC):

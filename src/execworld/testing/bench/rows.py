@@ -6,7 +6,7 @@ import os
 import resource
 import secrets
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -217,7 +217,7 @@ async def measure_rows(
 
 
 @contextmanager
-def _many_descriptors() -> Iterator[None]:
+def _many_descriptors() -> Generator[None]:
     """A thousand commands at once need three thousand; those that read them plainly do not wait their turn."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

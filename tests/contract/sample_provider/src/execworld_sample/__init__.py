@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from execworld.machine.base import Machine
 from execworld.machine.local.machine import LocalMachine
-from execworld.machine.world import WorldSettings, cannot_confine, open_machine_world
+from execworld.machine.sandbox import cannot_confine
+from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.seams import Boundary, Enforcement, OpenRequest, Probe, Provider, World, WorldIdentity
 from execworld.testing.forwarding import ForwardingMachine
 from execworld.testing.worlds import CuttableMachine

@@ -1,0 +1,67 @@
+"""What a world asks for cells: the compiler, what is known of the place, and the link to a cell, in one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+from execworld.confinement.explaining import explain, explain_as_dict
+from execworld.confinement.layers import Layer
+from execworld.confinement.opening import open_cell
+from execworld.confinement.place import CellDirectories, Place
+from execworld.confinement.reporting import enforceable
+from execworld.machine.base import Machine
+from execworld.machine.confining import Cell, PrivateDirectories
+from execworld.machine.warden import open_cell_machine
+from execworld.machine.warden.facts import WardenFacts
+from execworld.seams.enforcement import Dimension, EnforcementState
+from execworld.seams.policy import SandboxPolicy
+
+_NOT_SHARED: Final = {
+    Layer.PID_NAMESPACE: "pids",
+    Layer.NETWORK_NAMESPACE: "loopback",
+    Layer.IPC_NAMESPACE: "shared memory",
+    Layer.TERMINALS: "terminals",
+}
+
+
+class CellConfiner:
+    """A `Confiner` for the machines of one place. Remembers which layers cannot be had there."""
+
+    def __init__(self, facts: WardenFacts) -> None:
+        self._place = Place.of(facts)
+        self._known: dict[Layer, str] = {}
+
+    @property
+    def enforceable(self) -> frozenset[Dimension]:
+        found = self.described()
+        return frozenset(d for d, (state, _) in found.items() if state is EnforcementState.ENFORCED)
+
+    def described(self) -> Mapping[Dimension, tuple[EnforcementState, str]]:
+        """What the place could enforce, as far as its facts tell: state, and by what or why not."""
+        return enforceable(self._place)
+
+    @asynccontextmanager
+    async def open_cell(
+        self, machine: Machine, policy: SandboxPolicy, directories: PrivateDirectories
+    ) -> AsyncGenerator[Cell]:
+        own = CellDirectories(directories.temp, directories.cache, directories.scratch)
+        async with open_cell(
+            machine, policy, self._place, own, self._known, opener=open_cell_machine
+        ) as cell:
+            layers = cell.compiled.situation.layers
+            temp = ("temp",) if "TMPDIR" in cell.environment else ()
+            hidden = ("hidden paths",) if policy.hidden else ()
+            yield Cell(
+                machine=cell.machine,
+                enforcement=cell.enforcement,
+                environment=cell.environment,
+                not_shared=(
+                    *(name for layer, name in _NOT_SHARED.items() if layer in layers),
+                    *temp,
+                    *hidden,
+                ),
+                explanation=explain(cell.compiled, cell.enforcement),
+                details=explain_as_dict(cell.compiled, cell.enforcement),
+            )
