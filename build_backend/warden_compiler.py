@@ -26,7 +26,7 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 # As in src/warden/Makefile, without the warnings: a compiler that nobody has tried yet may have new ones.
 FLAGS = """
--std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -O2 -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fno-strict-aliasing
+-std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Os -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fno-strict-aliasing
 -fno-delete-null-pointer-checks -fwrapv -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections
 -static -pthread -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,-z,noexecstack -s
 """

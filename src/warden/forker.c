@@ -61,6 +61,8 @@ static void *forker(void *nothing) {
     struct outcome ready = {.error = unshare(CLONE_FILES) < 0 ? errno : 0};
     /* The link among them: it would not end with the loop's. */
     int kept[] = {forker_end, facts_null(), cgroup_parent(), lock_ruleset()};
+    if (ready.error == 0 && lock_inherited() < 0)
+        ready.error = errno;
     if (ready.error == 0)
         close_all_but(kept, sizeof kept / sizeof kept[0]);
     if (RETRY(send(forker_end, &ready, sizeof ready, MSG_NOSIGNAL)) < 0 || ready.error != 0)

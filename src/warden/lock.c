@@ -104,7 +104,7 @@ int filter_apply(struct slice filter) {
     return (int)syscall(SYS_seccomp, SECCOMP_SET_FILTER, 0u, &program);
 }
 
-/* ---- what a leader does ---- */
+/* ---- what programs are under ---- */
 
 /* What the command asked for stays where it is less. */
 static int lower_limit(const struct limit *limit) {
@@ -119,12 +119,17 @@ static int lower_limit(const struct limit *limit) {
     return (int)syscall(SYS_prlimit64, 0, limit->resource, least, NULL);
 }
 
+int lock_inherited(void) {
+    if (lock.has_capabilities && lower_bounding_set(lock.capabilities) < 0)
+        return -1;
+    return lock.filter.size ? filter_apply(lock.filter) : 0;
+}
+
 int lock_before_ids(void) {
     for (uint32_t index = 0; index < lock.limit_count; index++)
         if (lower_limit(&lock.limits[index]) < 0)
             return -1;
-    /* Another user has no right to it any more. */
-    return lock.has_capabilities ? lower_bounding_set(lock.capabilities) : 0;
+    return 0;
 }
 
 int lock_after_ids(void) {
@@ -136,5 +141,3 @@ int lock_after_ids(void) {
         return -1;
     return lock.ruleset >= 0 ? landlock_restrict(lock.ruleset) : 0;
 }
-
-int lock_filter(void) { return lock.filter.size ? filter_apply(lock.filter) : 0; }

@@ -1,5 +1,5 @@
-/* What every program in a cell is under beside the cell itself. Set once, in the cell; applied between vfork and exec, so
- * by system calls alone. Outside of a cell there is none and nothing happens. */
+/* What every program in a cell is under beside the cell itself. Set once, in the cell; applied by
+ * system calls alone. Outside of a cell there is none and nothing happens. */
 #ifndef WARDEN_LOCK_H
 #define WARDEN_LOCK_H
 
@@ -10,10 +10,12 @@ void lock_set(const struct plan *plan, int ruleset);
 /* Descriptor that supervisors must keep; -1. */
 int lock_ruleset(void);
 
-/* In this order, with the ids between the first two. -1 with errno. */
-int lock_before_ids(void); /* limits, bounding set */
+/* In this order. -1 with errno. The first is inherited, and so once for all, by the thread that forks the supervisors: a
+ * filter is compiled when it is applied, which takes longer than all else in the start of a command. The others are the
+ * leader's, with the ids between them. */
+int lock_inherited(void);  /* bounding set, no_new_privs, filter */
+int lock_before_ids(void); /* limits */
 int lock_after_ids(void);  /* capabilities, no_new_privs, ruleset */
-int lock_filter(void);     /* last: what follows may be forbidden by it */
 
 /* Also for the cell itself. */
 int capabilities_keep(uint64_t mask);
