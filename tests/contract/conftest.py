@@ -18,19 +18,23 @@ SMOKE: Final = frozenset(
         *("S2", "S5"),
     }
 )
-"""What a split or slow link is most likely to break: order, completeness, character borders, end of streams."""
+"""What a split or slow link is most likely to break: order, completeness, character borders, end of streams. And each
+kind of operation once, under the sanitizers."""
 
-_CLAUSE: Final = re.compile(r"::TestSplit\w+::test_([A-Z]+\d+)_")
+_CLAUSE: Final = re.compile(r"::Test(?:Split|Sanitized)\w+::test_([A-Z]+\d+)_")
 
 
 def pytest_report_header() -> str:
     if FULL:
-        return "contract over split links: every clause"
-    return f"contract over split links: a smoke of {len(SMOKE)} clauses; EXECWORLD_FULL=1 runs all"
+        return "contract over split links, and over a warden with sanitizers: every clause"
+    return (
+        f"contract over split links, and over a warden with sanitizers: a smoke of {len(SMOKE)} clauses; "
+        "EXECWORLD_FULL=1 runs all"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Over split links run a smoke by default: the whole suites take ten minutes more."""
+    """Over split links, and with sanitizers, run a smoke by default: the whole suites take twenty minutes more."""
     if FULL:
         return
     left_out = [

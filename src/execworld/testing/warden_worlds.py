@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -88,15 +89,17 @@ async def open_warden_world(
     link: Callable[[LocalWardenTransport], Transport] | None = None,
     settings: LinkSettings | None = None,
     wrap: Callable[[Machine], Machine] | None = None,
+    binary: Path | None = None,
 ) -> AsyncGenerator[World]:
     """A world over a new local warden; what leaving it raises is raised as it is, not in a group.
 
     Args:
         link: Puts something between the machine and the warden's transport.
         wrap: Puts something between the semantics and the machine.
+        binary: The warden; by default the one that is installed.
     """
     try:
-        transport = start_local_warden(locate_warden())
+        transport = start_local_warden(binary or locate_warden())
         async with open_warden_machine(link(transport) if link else transport, settings) as machine:
             identity = WorldIdentity(WARDEN_KIND, machine.facts.host_instance)
             machine.world_id = identity.world_id
