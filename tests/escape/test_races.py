@@ -63,7 +63,7 @@ class Field:
 
 @pytest.fixture
 def field(place: Path, request: pytest.FixtureRequest) -> Field:
-    base = place / request.node.name.replace("/", "-")
+    base = place / "".join(filter(str.isalnum, request.node.name))
     base.mkdir()
     return Field(base)
 
@@ -106,7 +106,7 @@ async def test_a_file_operation_below_a_swapped_directory(field: Field, kind: st
             await world.fs.write_text(str(field.workspace / "name" / "new"), "written")
 
         attempts = await race(world, field, SWAP_DIRECTORY, attempt, until_hit=kind == "local")
-    assert attempts > 5
+    assert attempts > 5 or field.hit
     assert field.hit == (kind == "local")
 
 
@@ -119,7 +119,7 @@ async def test_a_file_that_is_swapped_for_a_link_while_it_is_written(field: Fiel
             await world.fs.write_text(str(field.workspace / "file"), "written")
 
         attempts = await race(world, field, SWAP_FILE, attempt, until_hit=kind == "local")
-    assert attempts > 5
+    assert attempts > 5 or field.hit
     assert field.hit == (kind == "local")
 
 
