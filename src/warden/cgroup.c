@@ -187,7 +187,9 @@ static void remove_stale(int hierarchy) {
         for (ssize_t at = 0; at < size;) {
             const struct kernel_dirent *entry = (const void *)(buffer + at);
             at += entry->length;
-            if (strncmp(entry->name, PREFIX, sizeof PREFIX - 1) != 0)
+            /* A warden's name goes on with its number; others may have names that begin alike. */
+            char next = strncmp(entry->name, PREFIX, sizeof PREFIX - 1) == 0 ? entry->name[sizeof PREFIX - 1] : 0;
+            if (next < '0' || next > '9')
                 continue;
             int stale = openat(hierarchy, entry->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (stale < 0)

@@ -227,7 +227,7 @@ async def test_c131_a_closed_directory_is_reported(tmp_path: Path) -> None:
 
 
 def open_for_traversal(directory: Path) -> None:
-    for parent in (directory, *directory.parents[:2]):
+    for parent in (directory, *directory.parents[:3]):
         parent.chmod(0o755)
 
 

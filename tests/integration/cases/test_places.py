@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from pathlib import Path
@@ -162,7 +163,7 @@ def test_c109_the_command_line_shows_and_takes_such_names(command_line: CommandL
     assert (plain.returncode, plain.stdout) == (0, raw + b"\0")
     assert command_line.run("fs", "ls", "-w", "local", "-q", "-l", "d").returncode == 0
     listed = json.loads(command_line.run("fs", "ls", "-w", "local", "-q", "--json", "d").stdout)
-    assert encode_path(listed[0]["name"]) == raw
+    assert base64.b64decode(listed[0]["name_base64"]) == raw
     read = command_line.run("fs", "cat", "-w", "local", "-q", b"d/" + raw)
     assert (read.returncode, read.stdout) == (0, b"content")
 

@@ -37,14 +37,14 @@ def strange(tmp_path: Path) -> Path:
 
 
 def test_names_are_raw_bytes_unless_a_person_reads_them(execworld: Run, strange: Path) -> None:
-    listed = execworld("fs", "ls", "-w", "local", "--null", str(strange)).stdout
+    listed = execworld("fs", "ls", "-q", "-w", "local", "--null", str(strange)).stdout
     assert sorted(listed.split(b"\0")[:-1]) == sorted(STRANGE)
-    lines = execworld("fs", "ls", "-w", "local", str(strange)).stdout
+    lines = execworld("fs", "ls", "-q", "-w", "local", str(strange)).stdout
     assert b"go\xff.t\n" in lines
 
 
 def test_names_on_a_terminal_cannot_move_the_cursor(session: OpenSession, strange: Path) -> None:
-    terminal = session("fs", "ls", "-w", "local", str(strange))
+    terminal = session("fs", "ls", "-q", "-w", "local", str(strange))
     assert terminal.wait() == 0
     assert b"a\\nb\r\n" in terminal.output
     assert b"go\\xff.t\r\n" in terminal.output
@@ -58,7 +58,7 @@ def exact(entry: dict[str, str], field: str) -> bytes:
 
 def test_names_in_json_are_reversible_and_text(execworld: Run, strange: Path) -> None:
     """Many readers of JSON refuse lone surrogates, so that not even the other names could be read."""
-    printed = execworld("fs", "ls", "-w", "local", "--json", str(strange)).stdout
+    printed = execworld("fs", "ls", "-q", "-w", "local", "--json", str(strange)).stdout
     assert b"\\ud" not in printed.replace(json.dumps("漢字")[1:-1].encode(), b"")
     entries = json.loads(printed)
     assert sorted(exact(entry, "name") for entry in entries) == sorted(STRANGE)
@@ -66,7 +66,7 @@ def test_names_in_json_are_reversible_and_text(execworld: Run, strange: Path) ->
     assert {entry["kind"] for entry in entries} == {"file"}
     for entry in entries:
         path = exact(entry, "path")
-        assert execworld("fs", "cat", "-w", "local", path).stdout == os.path.basename(path)
+        assert execworld("fs", "cat", "-q", "-w", "local", path).stdout == os.path.basename(path)
 
 
 def test_kinds_and_links(execworld: Run, tmp_path: Path) -> None:
@@ -74,33 +74,33 @@ def test_kinds_and_links(execworld: Run, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("dir")
     (tmp_path / "dangling").symlink_to("nowhere")
     os.mkfifo(tmp_path / "fifo")
-    entries = json.loads(execworld("fs", "ls", "-w", "local", "--json", str(tmp_path)).stdout)
+    entries = json.loads(execworld("fs", "ls", "-q", "-w", "local", "--json", str(tmp_path)).stdout)
     assert {entry["name"]: (entry["kind"], entry["target_kind"]) for entry in entries} == {
         "dangling": ("symlink", None),
         "dir": ("directory", "directory"),
         "fifo": ("fifo", "fifo"),
         "link": ("symlink", "directory"),
     }
-    long = execworld("fs", "ls", "-w", "local", "-l", str(tmp_path)).stdout.splitlines()
+    long = execworld("fs", "ls", "-q", "-w", "local", "-l", str(tmp_path)).stdout.splitlines()
     assert [line[:1] for line in long] == [b"l", b"d", b"p", b"l"]
 
 
 def test_a_single_file_is_listed_as_itself(execworld: Run, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x")
-    assert execworld("fs", "ls", "-w", "local", str(tmp_path / "f")).stdout == b"f\n"
+    assert execworld("fs", "ls", "-q", "-w", "local", str(tmp_path / "f")).stdout == b"f\n"
 
 
 def test_relative_paths_start_where_we_are(execworld: Run, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("text")
-    assert execworld("fs", "cat", "-w", "local", "f", cwd=tmp_path).stdout == b"text"
-    assert execworld("fs", "ls", "-w", "local", cwd=tmp_path).stdout == b"f\n"
+    assert execworld("fs", "cat", "-q", "-w", "local", "f", cwd=tmp_path).stdout == b"text"
+    assert execworld("fs", "ls", "-q", "-w", "local", cwd=tmp_path).stdout == b"f\n"
 
 
 @pytest.mark.parametrize("path", ["", "absent", "file/below", "dir"])
 def test_what_cannot_be_read_is_an_error_with_a_code(execworld: Run, tmp_path: Path, path: str) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "dir").mkdir()
-    finished = execworld("fs", "cat", "-w", "local", path, cwd=tmp_path)
+    finished = execworld("fs", "cat", "-q", "-w", "local", path, cwd=tmp_path)
     assert finished.returncode == 1
     assert finished.stderr.startswith(b"execworld: error [FS_")
     assert finished.stdout == b""
@@ -108,13 +108,13 @@ def test_what_cannot_be_read_is_an_error_with_a_code(execworld: Run, tmp_path: P
 
 def test_standard_input_is_put_and_a_file_is_got_to_standard_output(execworld: Run, tmp_path: Path) -> None:
     data = os.urandom(3_000_000)
-    put = execworld("fs", "put", "-w", "local", "-", "file", stdin=data, cwd=tmp_path)
+    put = execworld("fs", "put", "-q", "-w", "local", "-", "file", stdin=data, cwd=tmp_path)
     assert (put.returncode, put.stdout, put.stderr) == (0, b"", b"")
     assert (tmp_path / "file").read_bytes() == data
     assert os.listdir(tmp_path) == ["file"]
-    got = execworld("fs", "get", "-w", "local", "file", "-", cwd=tmp_path)
+    got = execworld("fs", "get", "-q", "-w", "local", "file", "-", cwd=tmp_path)
     assert (got.returncode, got.stdout == data, got.stderr) == (0, True, b"")
-    assert execworld("fs", "put", "-w", "local", "-", "empty", cwd=tmp_path).returncode == 0
+    assert execworld("fs", "put", "-q", "-w", "local", "-", "empty", cwd=tmp_path).returncode == 0
     assert (tmp_path / "empty").read_bytes() == b""
 
 
@@ -122,22 +122,37 @@ def test_a_stream_needs_a_name_and_goes_alone(execworld: Run, tmp_path: Path) ->
     (tmp_path / "dir").mkdir()
     (tmp_path / "-").write_text("of that name")
     for target in ("dir", "dir/", "absent/"):
-        finished = execworld("fs", "put", "-w", "local", "-", target, stdin=b"x", cwd=tmp_path)
+        finished = execworld("fs", "put", "-q", "-w", "local", "-", target, stdin=b"x", cwd=tmp_path)
         assert (finished.returncode, finished.stdout) == (1, b"")
         assert b"[FS_NOT_REGULAR_FILE]" in finished.stderr
         assert b"hint: name the file in it" in finished.stderr
-    assert execworld("fs", "get", "-w", "local", "dir", "-", cwd=tmp_path).returncode == 1
-    assert execworld("fs", "put", "-w", "local", "-r", "-", "x", stdin=b"x", cwd=tmp_path).returncode == 2
-    assert execworld("fs", "put", "-w", "local", "-", "dir", "x", stdin=b"x", cwd=tmp_path).returncode == 2
-    assert execworld("fs", "get", "-w", "local", "-r", "dir", "-", cwd=tmp_path).returncode == 2
-    assert execworld("fs", "put", "-w", "local", "./-", "copy", cwd=tmp_path).returncode == 0
+    assert execworld("fs", "get", "-q", "-w", "local", "dir", "-", cwd=tmp_path).returncode == 1
+    assert (
+        execworld("fs", "put", "-q", "-w", "local", "-r", "-", "x", stdin=b"x", cwd=tmp_path).returncode == 2
+    )
+    assert (
+        execworld("fs", "put", "-q", "-w", "local", "-", "dir", "x", stdin=b"x", cwd=tmp_path).returncode == 2
+    )
+    assert execworld("fs", "get", "-q", "-w", "local", "-r", "dir", "-", cwd=tmp_path).returncode == 2
+    assert execworld("fs", "put", "-q", "-w", "local", "./-", "copy", cwd=tmp_path).returncode == 0
     assert (tmp_path / "copy").read_text() == "of that name"
     assert sorted(os.listdir(tmp_path)) == ["-", "copy", "dir"]
 
 
 def test_an_interrupted_stream_leaves_nothing(eventually: Eventually, tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "execworld.cli", "fs", "put", "-w", "local", "-", str(tmp_path / "file")]
+    command = [
+        sys.executable,
+        "-m",
+        "execworld.cli",
+        "fs",
+        "put",
+        "-q",
+        "-w",
+        "local",
+        "-",
+        str(tmp_path / "file"),
+    ]
     os.write(writing, b"begun")
     with subprocess.Popen(command, stdin=reading, stderr=subprocess.PIPE) as program:
         try:
@@ -156,7 +171,7 @@ def test_an_interrupted_stream_leaves_nothing(eventually: Eventually, tmp_path: 
 def test_the_directory_that_we_are_in_is_not_removed(execworld: Run, tmp_path: Path, path: str) -> None:
     """As rm(1) refuses it: it is a slip more often than meant."""
     (tmp_path / "here" / "dir").mkdir(parents=True)
-    finished = execworld("fs", "rm", "-w", "local", "-r", path, cwd=tmp_path / "here")
+    finished = execworld("fs", "rm", "-q", "-w", "local", "-r", path, cwd=tmp_path / "here")
     assert finished.returncode == 1
     assert b"[FS_INVALID_PATH]" in finished.stderr
     assert (tmp_path / "here" / "dir").is_dir()
@@ -171,44 +186,46 @@ def test_in_a_removed_directory_relative_names_mean_no_other_place(tmp_path: Pat
         program = shlex.join([sys.executable, "-m", "execworld.cli", *arguments])
         return subprocess.run(["sh", "-c", f"rmdir ../gone; exec {program}"], cwd=gone, capture_output=True)
 
-    listed = run("fs", "ls", "-w", "local")
+    listed = run("fs", "ls", "-q", "-w", "local")
     assert (listed.returncode, listed.stdout) == (1, b"")
     assert b"[FS_NOT_FOUND]" in listed.stderr
-    ran = run("run", "-w", "local", "--", "pwd")
+    ran = run("run", "-q", "-w", "local", "--", "pwd")
     assert (ran.returncode, ran.stdout) == (125, b"")
     assert b"[WORKING_DIRECTORY_MISSING]" in ran.stderr
-    assert run("run", "-w", "local", "--cwd", "/", "--", "pwd").stdout == b"/\n"
+    assert run("run", "-q", "-w", "local", "--cwd", "/", "--", "pwd").stdout == b"/\n"
 
 
 def test_hints_are_words_of_the_command_line(execworld: Run, tmp_path: Path) -> None:
     (tmp_path / "dir" / "below").mkdir(parents=True)
     (tmp_path / "file").write_text("x")
-    removed = execworld("fs", "rm", "-w", "local", "dir", cwd=tmp_path)
+    removed = execworld("fs", "rm", "-q", "-w", "local", "dir", cwd=tmp_path)
     assert b"\nhint: add -r to " in removed.stderr
-    put = execworld("fs", "put", "-w", "local", "file", "absent/file", cwd=tmp_path)
+    put = execworld("fs", "put", "-q", "-w", "local", "file", "absent/file", cwd=tmp_path)
     assert b"\nhint: make the directory first: execworld run -- mkdir -p" in put.stderr
-    ran = execworld("run", "-w", "local", "--json", "--cwd", "absent", "--", "true", cwd=tmp_path)
+    ran = execworld("run", "-q", "-w", "local", "--json", "--cwd", "absent", "--", "true", cwd=tmp_path)
     assert json.loads(ran.stdout)["error"]["hint"] == "make it, or choose another with --cwd"
 
 
 def test_one_bad_file_does_not_hide_the_others(execworld: Run, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("A")
     (tmp_path / "b").write_text("B")
-    finished = execworld("fs", "cat", "-w", "local", "a", "absent", "b", cwd=tmp_path)
+    finished = execworld("fs", "cat", "-q", "-w", "local", "a", "absent", "b", cwd=tmp_path)
     assert (finished.returncode, finished.stdout) == (1, b"AB")
 
 
 def test_an_empty_file_and_a_file_without_a_size(execworld: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
-    assert execworld("fs", "cat", "-w", "local", str(tmp_path / "empty")).returncode == 0
-    assert b"Name:" in execworld("fs", "cat", "-w", "local", "/proc/self/status").stdout
+    assert execworld("fs", "cat", "-q", "-w", "local", str(tmp_path / "empty")).returncode == 0
+    assert b"Name:" in execworld("fs", "cat", "-q", "-w", "local", "/proc/self/status").stdout
 
 
 def test_a_pipe_is_refused_at_once(execworld: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "p")
-    finished = execworld("fs", "cat", "-w", "local", str(tmp_path / "p"), timeout=20)
+    finished = execworld("fs", "cat", "-q", "-w", "local", str(tmp_path / "p"), timeout=20)
     assert b"FS_NOT_REGULAR_FILE" in finished.stderr
-    finished = execworld("fs", "put", "-w", "local", str(tmp_path / "p"), str(tmp_path / "q"), timeout=20)
+    finished = execworld(
+        "fs", "put", "-q", "-w", "local", str(tmp_path / "p"), str(tmp_path / "q"), timeout=20
+    )
     assert b"FS_NOT_REGULAR_FILE" in finished.stderr
 
 
@@ -217,7 +234,7 @@ def test_a_huge_file_streams_in_bounded_memory(start: Start, tmp_path: Path) -> 
     size = 5 << 30 if os.environ.get("EXECWORLD_FULL") else 1 << 30
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(size)
-    program = start("fs", "cat", "-w", "local", str(tmp_path / "sparse"))
+    program = start("fs", "cat", "-q", "-w", "local", str(tmp_path / "sparse"))
     assert program.stdout is not None
     received = peak_kib = 0
     while chunk := program.stdout.read(1 << 20):
@@ -232,7 +249,7 @@ def test_a_huge_file_streams_in_bounded_memory(start: Start, tmp_path: Path) -> 
 def test_a_reader_that_leaves_is_quiet(start: Start, eventually: Eventually, tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 30)
-    program = start("fs", "cat", "-w", "local", str(tmp_path / "sparse"))
+    program = start("fs", "cat", "-q", "-w", "local", str(tmp_path / "sparse"))
     assert program.stdout is not None
     assert program.stderr is not None
     program.stdout.read(10)
@@ -287,10 +304,10 @@ def source(strange: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("direction", ["put", "get"])
 def test_a_tree_arrives_as_it_is(execworld: Run, source: Path, tmp_path: Path, direction: str) -> None:
     target = tmp_path / "target"
-    finished = execworld("fs", direction, "-w", "local", "-r", str(source), str(target))
+    finished = execworld("fs", direction, "-q", "-w", "local", "-r", str(source), str(target))
     assert (finished.returncode, finished.stderr) == (0, b"")
     assert tree(target) == tree(source)
-    again = execworld("fs", direction, "-w", "local", "-r", str(source), str(target))
+    again = execworld("fs", direction, "-q", "-w", "local", "-r", str(source), str(target))
     assert again.returncode == 0
     assert tree(target / source.name) == tree(source), "an existing directory is the place, not the name"
 
@@ -299,7 +316,7 @@ def test_a_tree_is_added_to(execworld: Run, source: Path, tmp_path: Path) -> Non
     (tmp_path / "target" / source.name).mkdir(parents=True)
     (tmp_path / "target" / source.name / "own").write_text("kept")
     (tmp_path / "target" / source.name / "tool").write_text("old")
-    finished = execworld("fs", "put", "-w", "local", "-r", str(source), str(tmp_path / "target"))
+    finished = execworld("fs", "put", "-q", "-w", "local", "-r", str(source), str(tmp_path / "target"))
     assert finished.returncode == 0
     assert (tmp_path / "target" / source.name / "own").read_text() == "kept"
     assert (tmp_path / "target" / source.name / "tool").read_text() == "#!/bin/sh\n"
@@ -309,7 +326,7 @@ def test_losses_are_listed_and_the_rest_arrives(execworld: Run, source: Path, tm
     os.mkfifo(source / "fifo")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(source / "socket"))
-    finished = execworld("fs", "get", "-w", "local", "-r", str(source), str(tmp_path / "target"))
+    finished = execworld("fs", "get", "-q", "-w", "local", "-r", str(source), str(tmp_path / "target"))
     assert finished.returncode == 1
     assert f"not copied: {source}/fifo: a fifo cannot be copied".encode() in finished.stderr
     assert f"not copied: {source}/socket: a socket cannot be copied".encode() in finished.stderr
@@ -331,7 +348,7 @@ def test_nothing_is_written_through_a_link_that_is_in_the_way(execworld: Run, tm
     target.mkdir(parents=True)
     (target / "d").symlink_to(outside)
     (target / "g").symlink_to(outside / "f")
-    finished = execworld("fs", "get", "-w", "local", "-r", str(source), str(tmp_path / "target"))
+    finished = execworld("fs", "get", "-q", "-w", "local", "-r", str(source), str(tmp_path / "target"))
     assert finished.returncode == 1
     assert finished.stderr.count(b"not copied") == 2
     assert (outside / "f").read_text() == "safe"
@@ -341,7 +358,7 @@ def test_nothing_is_written_through_a_link_that_is_in_the_way(execworld: Run, tm
 def test_rights_do_not_travel(execworld: Run, tmp_path: Path) -> None:
     (tmp_path / "tool").write_text("x")
     (tmp_path / "tool").chmod(0o4755)
-    finished = execworld("fs", "get", "-w", "local", str(tmp_path / "tool"), str(tmp_path / "copy"))
+    finished = execworld("fs", "get", "-q", "-w", "local", str(tmp_path / "tool"), str(tmp_path / "copy"))
     assert finished.returncode == 0
     assert b"mode 4755 became 0755" in finished.stderr
     assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o755
@@ -350,11 +367,13 @@ def test_rights_do_not_travel(execworld: Run, tmp_path: Path) -> None:
 def test_single_files(execworld: Run, tmp_path: Path) -> None:
     (tmp_path / "f").write_text("text")
     (tmp_path / "dir").mkdir()
-    assert execworld("fs", "put", "-w", "local", "f", "g", cwd=tmp_path).returncode == 0
+    assert execworld("fs", "put", "-q", "-w", "local", "f", "g", cwd=tmp_path).returncode == 0
     assert (tmp_path / "g").read_text() == "text"
-    assert execworld("fs", "put", "-w", "local", "f", "g", "dir", cwd=tmp_path).returncode == 0
+    assert execworld("fs", "put", "-q", "-w", "local", "f", "g", "dir", cwd=tmp_path).returncode == 0
     assert sorted(os.listdir(tmp_path / "dir")) == ["f", "g"]
-    assert execworld("fs", "get", "-w", "local", str(tmp_path / "f"), cwd=tmp_path / "dir").returncode == 0
+    assert (
+        execworld("fs", "get", "-q", "-w", "local", str(tmp_path / "f"), cwd=tmp_path / "dir").returncode == 0
+    )
     for arguments in (
         ("f", "absent/"),
         ("f", "absent/x"),
@@ -362,7 +381,7 @@ def test_single_files(execworld: Run, tmp_path: Path) -> None:
         ("dir", "copy"),
         ("absent", "x"),
     ):
-        finished = execworld("fs", "put", "-w", "local", *arguments, cwd=tmp_path)
+        finished = execworld("fs", "put", "-q", "-w", "local", *arguments, cwd=tmp_path)
         assert finished.returncode == 1, arguments
         assert b"error [FS_" in finished.stderr
     assert sorted(os.listdir(tmp_path)) == ["dir", "f", "g"]
@@ -374,12 +393,12 @@ def test_a_transfer_that_is_killed_leaves_whole_files_only(
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(4 << 30)
     (tmp_path / "target").write_text("old")
-    program = start("fs", "put", "-w", "local", str(tmp_path / "sparse"), str(tmp_path / "target"))
+    program = start("fs", "put", "-q", "-w", "local", str(tmp_path / "sparse"), str(tmp_path / "target"))
     eventually(lambda: len(os.listdir(tmp_path)) > 2, "it did not begin to write")
     program.send_signal(signal.SIGINT)
     assert program.wait(20) == 130
     assert sorted(os.listdir(tmp_path)) == ["sparse", "target"]
-    program = start("fs", "put", "-w", "local", str(tmp_path / "sparse"), str(tmp_path / "target"))
+    program = start("fs", "put", "-q", "-w", "local", str(tmp_path / "sparse"), str(tmp_path / "target"))
     eventually(lambda: len(os.listdir(tmp_path)) > 2, "it did not begin to write")
     program.kill()
     program.wait(20)
@@ -391,26 +410,29 @@ def test_removal(execworld: Run, source: Path, tmp_path: Path) -> None:
     outside.mkdir()
     (outside / "f").write_text("safe")
     (source / "leads out").symlink_to(outside)
-    assert execworld("fs", "rm", "-w", "local", str(source)).returncode == 1
+    assert execworld("fs", "rm", "-q", "-w", "local", str(source)).returncode == 1
     assert source.exists()
-    assert execworld("fs", "rm", "-w", "local", "-r", str(source)).returncode == 0
+    assert execworld("fs", "rm", "-q", "-w", "local", "-r", str(source)).returncode == 0
     assert not source.exists()
     assert (outside / "f").read_text() == "safe"
-    assert execworld("fs", "rm", "-w", "local", str(source)).returncode == 1
-    assert execworld("fs", "rm", "-w", "local", "-f", str(source)).returncode == 0
+    assert execworld("fs", "rm", "-q", "-w", "local", str(source)).returncode == 1
+    assert execworld("fs", "rm", "-q", "-w", "local", "-f", str(source)).returncode == 0
 
 
 def test_the_root_is_not_removed(execworld: Run) -> None:
     for path in ("/", "//", "/.", "/tmp/.."):
-        finished = execworld("fs", "rm", "-w", "local", "-rf", path)
+        finished = execworld("fs", "rm", "-q", "-w", "local", "-rf", path)
         assert finished.returncode == 1
         assert b"root directory" in finished.stderr
 
 
 def test_a_wrong_call_is_a_usage_error(execworld: Run) -> None:
     assert execworld("fs", "cp").returncode == 2
-    assert execworld("fs", "cat", "-w", "local").returncode == 2
+    assert execworld("fs", "cat", "-q", "-w", "local").returncode == 2
     assert execworld("fs", "ls", "-w", "loxal").returncode == 125
+
+
+UNCONFINED = b"execworld: world local: unconfined\n"
 
 
 def test_progress_is_shown_to_a_person_only(session: OpenSession, tmp_path: Path) -> None:
@@ -420,4 +442,4 @@ def test_progress_is_shown_to_a_person_only(session: OpenSession, tmp_path: Path
     assert b"[bold]f" in terminal.output
     command = [sys.executable, "-m", "execworld.cli", "fs", "put", "-w", "local", "f", "g"]
     (tmp_path / "f").write_bytes(bytes(1000))
-    assert subprocess.run(command, cwd=tmp_path, stderr=subprocess.PIPE).stderr == b""
+    assert subprocess.run(command, cwd=tmp_path, stderr=subprocess.PIPE).stderr == UNCONFINED

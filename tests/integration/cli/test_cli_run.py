@@ -519,7 +519,6 @@ def test_a_run_imports_nothing_that_it_does_not_need() -> None:
         "importlib.metadata",
         "email",
         "zipfile",
-        "difflib",
     }
     unused = {"execworld.cli.fs", "execworld.cli.doctor", "execworld.testing", "execworld.machine.fs"}
     assert modules.isdisjoint(unwanted | unused)
