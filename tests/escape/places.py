@@ -1,0 +1,66 @@
+"""How the suite comes to a world: whole, without some of its layers, or as on another kernel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from execworld.seams import SandboxPolicy, World
+from execworld.world import open_world
+
+from .plans import Plan
+
+
+def open_confined(plan: Plan, policy: SandboxPolicy) -> AbstractAsyncContextManager[World]:
+    """The world of *plan* under *policy*."""
+    return open_world("landlock", policy=policy)
+
+
+def world_python(uid: int) -> str:
+    """An interpreter that *uid* can execute.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    found = [shutil.which("python3", path="/usr/bin:/usr/local/bin:/bin"), os.path.realpath(sys.executable)]
+    for candidate in filter(None, found):
+        if _runs(candidate, uid):
+            return os.path.realpath(candidate)
+    raise RuntimeError(f"user {uid} can execute none of {found}")
+
+
+def _runs(interpreter: str, uid: int) -> bool:
+    other = uid != os.getuid()
+    try:
+        answer = subprocess.run(
+            [
+                interpreter,
+                "-S",
+                "-E",
+                "-s",
+                "-c",
+                "import sys, ctypes, json; sys.exit(sys.version_info < (3, 9))",
+            ],
+            user=uid if other else None,
+            group=uid if other else None,
+            extra_groups=[] if other else None,
+            check=False,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+        )
+    except OSError:
+        return False
+    return answer.returncode == 0
+
+
+def readable_roots(base: Path) -> tuple[str, ...]:
+    """What a program needs to read, and what probes must be able to name: all but what is hidden."""
+    python = Path(world_python(os.getuid()))
+    system = {
+        os.path.realpath(path) for path in ("/usr", "/bin", "/lib", "/lib64", "/etc", str(python.parents[1]))
+    }
+    return tuple(sorted({*filter(os.path.isdir, system), str(base / "program"), str(base / "outside")}))

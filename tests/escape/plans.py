@@ -1,0 +1,110 @@
+"""What one session of the suite runs: a world, a policy, a user, probes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from execworld.seams import NetworkMode, NetworkPolicy, SandboxMode, SandboxPolicy
+
+WORKSPACE_WRITE, READ_ONLY, NET_NONE = "workspace-write", "read-only", "net-none"
+PORTS, HIDDEN, READ_ROOTS = "ports", "hidden", "read-roots"
+POLICIES = (WORKSPACE_WRITE, READ_ONLY, NET_NONE, PORTS, HIDDEN, READ_ROOTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One session.
+
+    Attributes:
+        uid: Whose rights it has, the host side as well; the group is the same number.
+        world: ``landlock``; or for twins ``local``, ``direct``, ``namespace``.
+        policy: One of `POLICIES`; empty for none.
+        without: Layers that the world is to do without.
+        landlock_abi: As if the kernel knew no more than this; 0: what it knows.
+        answers: Errno that system calls of the warden get instead of being run, by name.
+        probes: Names; empty for all.
+    """
+
+    uid: int
+    world: str = "landlock"
+    policy: str = WORKSPACE_WRITE
+    without: tuple[str, ...] = ()
+    landlock_abi: int | None = None
+    answers: tuple[tuple[str, int], ...] = ()
+    probes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = ["root" if self.uid == 0 else "user", self.world, self.policy]
+        parts += [f"no-{layer}" for layer in self.without]
+        if self.landlock_abi is not None:
+            parts.append(f"abi{self.landlock_abi}")
+        parts += [f"{name}={error}" for name, error in self.answers]
+        return "-".join(filter(None, parts))
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of one probe.
+
+    Attributes:
+        outcome: What the program in the world said: ``effect``, ``denied``, ``void``, ``broken``, ``silent``.
+        effect: Whether the effect was seen where the probe's judge looks.
+        detail: Error, reason or evidence.
+    """
+
+    outcome: str
+    effect: bool
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one session.
+
+    Attributes:
+        refused: Text of the refusal when the world would not open.
+        enforcement: The report of the view.
+        unchecked: What a session could not do.
+    """
+
+    refused: str = ""
+    enforcement: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    results: dict[str, Result] = field(default_factory=dict[str, Result])
+
+    def state(self, dimension: str) -> str:
+        return str(self.enforcement.get(dimension, {}).get("state", "absent"))
+
+    def encoded(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decoded(cls, text: str) -> Outcome:
+        values = json.loads(text)
+        results = {name: Result(**result) for name, result in values.pop("results").items()}
+        return cls(results=results, **values)
+
+
+def sandbox_policy(name: str, base: Path, *, allowed_port: int, readable: tuple[str, ...]) -> SandboxPolicy:
+    """The policy of a plan over the targets below *base*."""
+    workspace = str(base / "workspace")
+    roots = tuple(
+        str(base / "outside" / probe / "root") for probe in ("rename-writable-root", "remove-writable-root")
+    )
+    if name == READ_ONLY:
+        return SandboxPolicy.read_only(workspace)
+    network = NetworkPolicy()
+    if name == NET_NONE:
+        network = NetworkPolicy(NetworkMode.NONE)
+    elif name == PORTS:
+        network = NetworkPolicy(NetworkMode.PORTS, (allowed_port,))
+    return SandboxPolicy(
+        SandboxMode.WORKSPACE_WRITE,
+        workspace,
+        write_roots=roots,
+        network=network,
+        hidden=(str(base / "hidden"),) if name == HIDDEN else (),
+        read_roots=readable if name == READ_ROOTS else (),
+    )
