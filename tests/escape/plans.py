@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ class Plan:
         without: Layers that the world is to do without.
         landlock_abi: As if the kernel knew no more than this; 0: what it knows.
         answers: Errno that system calls of the warden get instead of being run, by name.
+        setting: What is hard in the surroundings; see `hardship`.
         probes: Names; empty for all.
     """
 
@@ -34,6 +36,7 @@ class Plan:
     without: tuple[str, ...] = ()
     landlock_abi: int | None = None
     answers: tuple[tuple[str, int], ...] = ()
+    setting: str = ""
     probes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -41,7 +44,8 @@ class Plan:
         parts += [f"no-{layer}" for layer in self.without]
         if self.landlock_abi is not None:
             parts.append(f"abi{self.landlock_abi}")
-        parts += [f"{name}={error}" for name, error in self.answers]
+        parts += [f"{name}={errno.errorcode[error]}" for name, error in self.answers]
+        parts.append(self.setting)
         return "-".join(filter(None, parts))
 
 

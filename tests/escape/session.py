@@ -21,6 +21,7 @@ import anyio
 from execworld.seams import OutputLimits, OutputStream, SandboxPolicy, SandboxUnavailable, World
 from execworld.world import open_world
 
+from .hardship import hardship
 from .outside import Outside, unlimited_core
 from .places import open_confined, readable_roots, world_python
 from .plans import Outcome, Plan, Result, sandbox_policy
@@ -110,9 +111,10 @@ async def _session(plan: Plan, outside: Outside, names: list[str]) -> Outcome:
             policy = sandbox_policy(plan.policy, outside.base, allowed_port=allowed, readable=readable)
         try:
             manager = open_confined(plan, policy) if plan.world == "landlock" else open_world("local")
-            async with manager as world:
-                outcome.enforcement = world.enforcement.as_dict()
-                text = await _run_in_world(world, program, order, outside)
+            with hardship(plan, outside.base):
+                async with manager as world:
+                    outcome.enforcement = world.enforcement.as_dict()
+                    text = await _run_in_world(world, program, order, outside)
         except SandboxUnavailable as error:
             outcome.refused = str(error)
             return outcome

@@ -21,7 +21,7 @@ _X86_64 = {
     "rt_sigqueueinfo": 129, "init_module": 175, "kexec_load": 246, "reboot": 169, "perf_event_open": 298,
     "userfaultfd": 323, "pivot_root": 155, "swapon": 167, "acct": 163, "adjtimex": 159, "sendto": 44, "prctl": 157,
     "inotify_init1": 294, "inotify_add_watch": 254, "sched_setaffinity": 203, "sched_setscheduler": 144, "msgget": 68,
-    "settimeofday": 164, "add_key": 248, "mq_open": 240, "kcmp": 312, "creat": 85,
+    "seccomp": 317, "settimeofday": 164, "add_key": 248, "mq_open": 240, "kcmp": 312, "creat": 85,
 }  # fmt: skip
 _AARCH64 = {
     "mknodat": 33, "truncate": 45, "renameat2": 276, "linkat": 37, "mount": 40, "umount2": 39, "unshare": 97,
@@ -31,7 +31,7 @@ _AARCH64 = {
     "rt_sigqueueinfo": 138, "init_module": 105, "kexec_load": 104, "reboot": 142, "perf_event_open": 241,
     "userfaultfd": 282, "pivot_root": 41, "swapon": 224, "acct": 89, "adjtimex": 171, "sendto": 206, "prctl": 167,
     "inotify_init1": 26, "inotify_add_watch": 27, "sched_setaffinity": 122, "sched_setscheduler": 119, "msgget": 186,
-    "settimeofday": 170, "add_key": 217, "mq_open": 180, "kcmp": 272,
+    "seccomp": 277, "settimeofday": 170, "add_key": 217, "mq_open": 180, "kcmp": 272,
 }  # fmt: skip
 _BOTH = {
     "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
@@ -45,10 +45,15 @@ AT_FDCWD = -100
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 
 
-def syscall(name: str, *arguments: Any) -> int:
-    """The result of a system call. ENOSYS is as much a denial as any other."""
+def number(name: str) -> int:
+    """Of a system call on this architecture."""
     if name not in _NUMBERS:
         raise Void(f"no {name} on this architecture")
+    return _NUMBERS[name]
+
+
+def syscall(name: str, *arguments: Any) -> int:
+    """The result of a system call. ENOSYS is as much a denial as any other."""
     converted: list[Any] = []
     for argument in arguments:
         if argument is None:
@@ -61,10 +66,10 @@ def syscall(name: str, *arguments: Any) -> int:
             converted.append(ctypes.c_char_p(argument))
         else:
             converted.append(ctypes.byref(argument))
-    result = int(_LIBC.syscall(ctypes.c_long(_NUMBERS[name]), *converted))
+    result = int(_LIBC.syscall(ctypes.c_long(number(name)), *converted))
     if result == -1:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
     return result
 
 
@@ -73,8 +78,8 @@ def shared_memory(identifier: int) -> int:
     _LIBC.shmat.restype = ctypes.c_void_p
     address = _LIBC.shmat(identifier, None, 0o10000)
     if address is None or address == ctypes.c_void_p(-1).value:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
     return int(address)
 
 
