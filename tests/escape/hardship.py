@@ -12,10 +12,11 @@ from pathlib import Path
 
 from .plans import Plan
 from .probes.calls import CLONE_NEWNS, number, syscall
-from .probes.handles import RulesetAttributes
+from .probes.handles import PathBeneath, RulesetAttributes
 
 NO_PROC, FULL_MOUNTS = "no-proc", "full-mounts"
 LAYERS = "layers-"
+_REFER = 1 << 13
 _MS_BIND, _MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x1000, 0x4000, 0x40000, 2
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -62,11 +63,14 @@ def answer(errors: dict[str, int]) -> None:
 
 
 def add_layers(count: int) -> None:
-    """Use up Landlock layers. Each governs the binding of TCP ports alone, so that mounts and renames still work."""
+    """Use up Landlock layers. Each allows all that it governs: renames, without which none would be possible below it."""
     if os.getuid():
         syscall("prctl", 38, 1, 0, 0, 0)
-    attributes = RulesetAttributes(0, 1, 0)
+    attributes = RulesetAttributes(_REFER, 0, 0)
     ruleset = syscall("landlock_create_ruleset", attributes, ctypes.sizeof(attributes), 0)
+    root = os.open("/", os.O_PATH)
+    syscall("landlock_add_rule", ruleset, 1, PathBeneath(_REFER, root), 0)
+    os.close(root)
     for _ in range(count):
         syscall("landlock_restrict_self", ruleset, 0)
     os.close(ruleset)

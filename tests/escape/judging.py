@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from execworld.seams import Dimension, EnforcementState
 
-from .plans import READ_ONLY, Outcome, Plan
+from .plans import NET_NONE, READ_ONLY, Outcome, Plan
 from .probes import CONTROLS, PROBES
 
 _WHOLE = (Dimension.FS_METADATA, Dimension.PROC_VISIBILITY, Dimension.IPC_UNIX)
@@ -23,15 +23,17 @@ def violations(plan: Plan, outcome: Outcome) -> list[str]:
         if result.outcome == "broken":
             found.append(f"{told} (the probe is broken)")
         elif name in CONTROLS:
-            if (
-                not result.effect
-                and result.outcome != "void"
-                and not (CONTROLS[name].writes and plan.policy == READ_ONLY)
-            ):
+            if not result.effect and result.outcome != "void" and must_work(name, plan):
                 found.append(f"{told} (must work)")
         elif result.effect and (reason := ruled_out(name, outcome)):
             found.append(f"{told} ({reason})")
     return found
+
+
+def must_work(control: str, plan: Plan) -> bool:
+    if control == "connect-to-allowed-port":
+        return plan.policy != NET_NONE
+    return not (CONTROLS[control].writes and plan.policy == READ_ONLY)
 
 
 def ruled_out(name: str, outcome: Outcome) -> str:

@@ -6,18 +6,40 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
+from execworld.confinement.place import Place
+from execworld.machine.warden.facts import WardenFacts
 from execworld.seams import SandboxPolicy, World
 from execworld.world import open_world
 
-from .plans import Plan
+from .plans import NAMESPACES, Plan
 
 
-def open_confined(plan: Plan, policy: SandboxPolicy) -> AbstractAsyncContextManager[World]:
+@contextmanager
+def emulated(plan: Plan) -> Iterator[None]:
+    """What the compiler of policies is told of this place, less what *plan* does without."""
+    found: Callable[[WardenFacts], Place] = Place.of
+
+    def told(facts: WardenFacts) -> Place:
+        place = found(facts)
+        abi = place.landlock_abi if plan.landlock_abi is None else min(plan.landlock_abi, place.landlock_abi)
+        return replace(place, landlock_abi=abi, namespaces=0 if NAMESPACES in plan.without else place.namespaces)
+
+    with patch.object(Place, "of", staticmethod(told)):
+        yield
+
+
+@asynccontextmanager
+async def open_confined(plan: Plan, policy: SandboxPolicy) -> AsyncGenerator[World]:
     """The world of *plan* under *policy*."""
-    return open_world("landlock", policy=policy)
+    with emulated(plan):
+        async with open_world("landlock", policy=policy) as world:
+            yield world
 
 
 def world_python(uid: int) -> str:

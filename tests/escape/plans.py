@@ -12,6 +12,7 @@ from execworld.seams import NetworkMode, NetworkPolicy, SandboxMode, SandboxPoli
 
 WORKSPACE_WRITE, READ_ONLY, NET_NONE = "workspace-write", "read-only", "net-none"
 PORTS, HIDDEN, READ_ROOTS = "ports", "hidden", "read-roots"
+NAMESPACES = "namespaces"
 POLICIES = (WORKSPACE_WRITE, READ_ONLY, NET_NONE, PORTS, HIDDEN, READ_ROOTS)
 
 

@@ -160,7 +160,7 @@ async def _run_directly(plan: Plan, program: list[str], order: bytes, outside: O
     prefix: list[str] = []
     if plan.world == "namespace":
         user = [] if plan.uid == 0 else ["--user", "--map-root-user"]
-        prefix = ["/usr/bin/unshare", *user, "--mount", "--uts", "--ipc", "--"]
+        prefix = ["/usr/bin/unshare", *user, "--mount", "--uts", "--ipc", "--net", "--"]
 
     def run() -> str:
         return subprocess.run(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from .judging import violations
-from .plans import HIDDEN, NET_NONE, POLICIES, PORTS, READ_ONLY, READ_ROOTS, WORKSPACE_WRITE, Plan
+from .plans import HIDDEN, NAMESPACES, NET_NONE, POLICIES, PORTS, READ_ONLY, READ_ROOTS, WORKSPACE_WRITE, Plan
 from .probes import PROBES
 
 if TYPE_CHECKING:
@@ -30,17 +30,17 @@ pytestmark = [
 SHORT: Final = (
     *(Plan(ROOT, policy=policy) for policy in POLICIES),
     *(Plan(USER, policy=policy) for policy in (WORKSPACE_WRITE, NET_NONE, HIDDEN)),
-    Plan(ROOT, policy=WORKSPACE_WRITE, without=("namespaces",)),
-    Plan(USER, policy=WORKSPACE_WRITE, without=("namespaces",)),
-    Plan(USER, policy=READ_ROOTS, without=("namespaces",)),
-    Plan(ROOT, policy=NET_NONE, without=("namespaces",), landlock_abi=3),
+    Plan(ROOT, policy=WORKSPACE_WRITE, without=(NAMESPACES,)),
+    Plan(USER, policy=WORKSPACE_WRITE, without=(NAMESPACES,)),
+    Plan(USER, policy=READ_ROOTS, without=(NAMESPACES,)),
+    Plan(ROOT, policy=NET_NONE, without=(NAMESPACES,), landlock_abi=3),
     Plan(USER, policy=PORTS, landlock_abi=1),
 )
 LONG: Final = tuple(
     plan
     for uid in (ROOT, USER)
     for policy in POLICIES
-    for without in ((), ("namespaces",))
+    for without in ((), (NAMESPACES,))
     for abi in (None, *ABIS)
     if (plan := Plan(uid, policy=policy, without=without, landlock_abi=abi)) not in SHORT
 )

@@ -8,11 +8,12 @@ import socket
 import struct
 
 from .kernel import ring
-from .table import Judge, Targets, Void, probe
+from .table import Judge, Targets, Twin, Void, probe
 
 _TCP = "network namespace; seccomp; Landlock from ABI 4"
 _OTHER = "network namespace; seccomp"
 MPTCP, MSG_FASTOPEN = 262, 0x20000000
+_VISIT_S = 1.5
 EAFNOSUPPORT, EPROTONOSUPPORT, ESOCKTNOSUPPORT = 97, 93, 94
 
 
@@ -69,7 +70,7 @@ def listen_without_bind(t: Targets) -> None:
 
 
 def _await_visit(server: socket.socket, t: Targets) -> None:
-    server.settimeout(3)
+    server.settimeout(_VISIT_S)
     os.write(
         1, b'{"probe": "", "listening": %d, "token": "%s"}\n' % (server.getsockname()[1], t.token.encode())
     )
@@ -139,21 +140,34 @@ def send_udp_connected(t: Targets) -> None:
         sender.send(t.token.encode())
 
 
-@probe(51, "net.other", Judge.SAID, _OTHER)
-def open_netlink(t: Targets) -> str:
+@probe(51, None, Judge.SAID, allowed="programs list the network interfaces; to change one takes a capability")
+def list_interfaces(t: Targets) -> None:
     """Ask the kernel for the network interfaces (netlink)."""
+    answer = _ask_route(18, 0x301, 0)  # RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP
+    if not [name for name in t.servers.get("interfaces", []) if name.encode() + b"\0" in answer]:
+        raise PermissionError(13, "none of the interfaces of the host")
+
+
+@probe(51, None, Judge.SAID, "no CAP_NET_ADMIN; seccomp", twin=Twin.NAMESPACE)
+def change_interface(t: Targets) -> None:
+    """Change an interface; to what it is (netlink)."""
+    answer = _ask_route(19, 5, 1)  # RTM_SETLINK, NLM_F_REQUEST | NLM_F_ACK, of lo
+    (error,) = struct.unpack_from("=i", answer, 16)
+    if error:
+        raise OSError(-error, os.strerror(-error))
+
+
+def _ask_route(kind: int, flags: int, index: int) -> bytes:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
         link.settimeout(3)
-        link.sendto(struct.pack("=IHHIIB3x", 20, 18, 0x301, 1, 0, 0), (0, 0))
-        answer = link.recv(65536)
-    if answer.count(b"\0lo\0") + answer.count(b"lo\0") == 0:
-        raise PermissionError(13, "no interface")
-    seen = [
-        name for name in t.servers.get("interfaces", []) if name != "lo" and name.encode() + b"\0" in answer
-    ]
-    if t.servers.get("interfaces") and not seen:
-        raise PermissionError(13, "none of the interfaces of the host")
-    return str(seen)
+        link.sendto(struct.pack("=IHHII BxHiII", 32, kind, flags, 1, 0, 0, 0, index, 0, 0), (0, 0))
+        return link.recv(65536)
+
+
+@probe(51, "net.other", Judge.SAID, _OTHER)
+def open_socket_diagnosis(t: Targets) -> None:
+    """Ask for the sockets of all (netlink, NETLINK_SOCK_DIAG)."""
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4).close()
 
 
 @probe(51, "net.other", Judge.SAID, _OTHER)

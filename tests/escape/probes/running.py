@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -14,11 +15,13 @@ from . import CONTROLS, PROBES
 from .table import Probe, Targets, Void
 
 ALARM_S = 6
+_STARTED = time.monotonic()
 
 
 def report(name: str, **values: Any) -> None:
     """One line, in one write, so that lines of children do not mix."""
-    os.write(1, (json.dumps({"probe": name, **values}) + "\n").encode())
+    seconds = round(time.monotonic() - _STARTED, 3)
+    os.write(1, (json.dumps({"probe": name, "at": seconds, **values}) + "\n").encode())
 
 
 def main() -> None:
