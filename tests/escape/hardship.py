@@ -63,7 +63,7 @@ def answer(errors: dict[str, int]) -> None:
 
 
 def add_layers(count: int) -> None:
-    """Use up Landlock layers. Each allows all that it governs: renames, without which none would be possible below it."""
+    """Use up Landlock layers. Each allows all that it governs: renames, which would be denied if it did not."""
     if os.getuid():
         syscall("prctl", 38, 1, 0, 0, 0)
     attributes = RulesetAttributes(_REFER, 0, 0)

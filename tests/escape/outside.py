@@ -8,10 +8,12 @@ import json
 import os
 import resource
 import secrets
+import signal
 import socket
 import stat
 import struct
 import subprocess
+import termios
 import threading
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -142,7 +144,7 @@ class Outside:
             workspace=str(self.base / "workspace"),
             token=token,
             sleeper=self._sleeper(probe) if probe.sleeper else 0,
-            descriptor=self._inherit(probe, own) if probe.inherits else -1,
+            descriptor=self._inherit(probe, own) if probe.inherits not in ("", "terminal") else -1,
             handle=handle,
             handle_type=handle_type,
             setuid_program=setuid_program,
@@ -202,6 +204,11 @@ class Outside:
         os.set_blocking(master, False)
         os.set_blocking(slave, False)
         self._terminals[probe.name] = (master, slave)
+        if probe.inherits == "terminal":
+            # The host of a view is often a program on somebody's terminal.
+            signal.signal(signal.SIGHUP, lambda *_: None)
+            os.setsid()
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
         return os.ttyname(slave)
 
     def _listen(self) -> None:

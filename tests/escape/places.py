@@ -28,7 +28,9 @@ def emulated(plan: Plan) -> Iterator[None]:
     def told(facts: WardenFacts) -> Place:
         place = found(facts)
         abi = place.landlock_abi if plan.landlock_abi is None else min(plan.landlock_abi, place.landlock_abi)
-        return replace(place, landlock_abi=abi, namespaces=0 if NAMESPACES in plan.without else place.namespaces)
+        return replace(
+            place, landlock_abi=abi, namespaces=0 if NAMESPACES in plan.without else place.namespaces
+        )
 
     with patch.object(Place, "of", staticmethod(told)):
         yield

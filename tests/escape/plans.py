@@ -28,6 +28,7 @@ class Plan:
         landlock_abi: As if the kernel knew no more than this; 0: what it knows.
         answers: Errno that system calls of the warden get instead of being run, by name.
         setting: What is hard in the surroundings; see `hardship`.
+        mutant: Which compiler of policies is used; see `mutants`.
         probes: Names; empty for all.
     """
 
@@ -38,6 +39,7 @@ class Plan:
     landlock_abi: int | None = None
     answers: tuple[tuple[str, int], ...] = ()
     setting: str = ""
+    mutant: str = ""
     probes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -46,7 +48,7 @@ class Plan:
         if self.landlock_abi is not None:
             parts.append(f"abi{self.landlock_abi}")
         parts += [f"{name}={errno.errorcode[error]}" for name, error in self.answers]
-        parts.append(self.setting)
+        parts += [self.setting, self.mutant]
         return "-".join(filter(None, parts))
 
 
@@ -95,9 +97,10 @@ class Outcome:
 def sandbox_policy(name: str, base: Path, *, allowed_port: int, readable: tuple[str, ...]) -> SandboxPolicy:
     """The policy of a plan over the targets below *base*."""
     workspace = str(base / "workspace")
-    roots = tuple(
-        str(base / "outside" / probe / "root") for probe in ("rename-writable-root", "remove-writable-root")
+    writable = (
+        base / "outside" / probe / "root" for probe in ("rename-writable-root", "remove-writable-root")
     )
+    roots = tuple(str(root) for root in writable if root.is_dir())
     if name == READ_ONLY:
         return SandboxPolicy.read_only(workspace)
     network = NetworkPolicy()

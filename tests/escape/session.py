@@ -22,6 +22,7 @@ from execworld.seams import OutputLimits, OutputStream, SandboxPolicy, SandboxUn
 from execworld.world import open_world
 
 from .hardship import hardship
+from .mutants import mutated
 from .outside import Outside, unlimited_core
 from .places import open_confined, readable_roots, world_python
 from .plans import Outcome, Plan, Result, sandbox_policy
@@ -111,7 +112,7 @@ async def _session(plan: Plan, outside: Outside, names: list[str]) -> Outcome:
             policy = sandbox_policy(plan.policy, outside.base, allowed_port=allowed, readable=readable)
         try:
             manager = open_confined(plan, policy) if plan.world == "landlock" else open_world("local")
-            with hardship(plan, outside.base):
+            with hardship(plan, outside.base), mutated(plan.mutant):
                 async with manager as world:
                     outcome.enforcement = world.enforcement.as_dict()
                     text = await _run_in_world(world, program, order, outside)

@@ -22,6 +22,7 @@ _X86_64 = {
     "userfaultfd": 323, "pivot_root": 155, "swapon": 167, "acct": 163, "adjtimex": 159, "sendto": 44, "prctl": 157,
     "inotify_init1": 294, "inotify_add_watch": 254, "sched_setaffinity": 203, "sched_setscheduler": 144, "msgget": 68,
     "seccomp": 317, "settimeofday": 164, "add_key": 248, "mq_open": 240, "kcmp": 312, "creat": 85,
+    "socket": 41,
 }  # fmt: skip
 _AARCH64 = {
     "mknodat": 33, "truncate": 45, "renameat2": 276, "linkat": 37, "mount": 40, "umount2": 39, "unshare": 97,
@@ -31,7 +32,7 @@ _AARCH64 = {
     "rt_sigqueueinfo": 138, "init_module": 105, "kexec_load": 104, "reboot": 142, "perf_event_open": 241,
     "userfaultfd": 282, "pivot_root": 41, "swapon": 224, "acct": 89, "adjtimex": 171, "sendto": 206, "prctl": 167,
     "inotify_init1": 26, "inotify_add_watch": 27, "sched_setaffinity": 122, "sched_setscheduler": 119, "msgget": 186,
-    "seccomp": 277, "settimeofday": 170, "add_key": 217, "mq_open": 180, "kcmp": 272,
+    "seccomp": 277, "settimeofday": 170, "add_key": 217, "mq_open": 180, "kcmp": 272, "socket": 198,
 }  # fmt: skip
 _BOTH = {
     "pidfd_send_signal": 424, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
@@ -66,7 +67,13 @@ def syscall(name: str, *arguments: Any) -> int:
             converted.append(ctypes.c_char_p(argument))
         else:
             converted.append(ctypes.byref(argument))
-    result = int(_LIBC.syscall(ctypes.c_long(number(name)), *converted))
+    return raw_syscall(number(name), *converted)
+
+
+def raw_syscall(system_call: int, *arguments: Any) -> int:
+    """The result of a system call by its number; whole numbers are 64 bits wide."""
+    converted = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    result = int(_LIBC.syscall(ctypes.c_long(system_call), *converted))
     if result == -1:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 
 from .calls import shared_memory, syscall
 from .table import Judge, Targets, Void, probe
@@ -124,3 +125,55 @@ def read_shared_memory_segment(t: Targets) -> str:
         raise Void("the kernel has no System V IPC")
     identifier = syscall("shmget", int(t.victim["segment_key"]), 4096, 0)
     return ctypes.string_at(shared_memory(identifier), 256).split(b"\0")[0].decode()
+
+
+def _ancestors() -> list[int]:
+    """Its parent, and that one's, as far as they can be seen: in a view the last ones are the cell itself."""
+    found: list[int] = []
+    number = os.getppid()
+    while number > 0 and len(found) < 16:
+        found.append(number)
+        with open(f"/proc/{number}/stat") as file:
+            number = int(file.read().rpartition(")")[2].split()[1])
+    return [number for number in found if number != os.getppid()]
+
+
+def _each_ancestor(action: Callable[[int], object]) -> None:
+    """Try *action* on each; one is enough.
+
+    Raises:
+        OSError: none could be had.
+    """
+    last: OSError = ProcessLookupError(3, "no ancestors are to be seen")
+    for number in _ancestors():
+        try:
+            action(number)
+        except OSError as error:
+            last = error
+        else:
+            return
+    raise last
+
+
+@probe(55, "ipc.trace", Judge.SAID, "Landlock (a further layer for each program); seccomp")
+def trace_cell(t: Targets) -> None:
+    """Attach to the processes that run and supervise the programs of the view."""
+    _each_ancestor(lambda number: syscall("ptrace", 0x4206, number, 0, 0))
+
+
+@probe(55, "ipc.trace", Judge.SAID, "Landlock (a further layer for each program); seccomp")
+def take_descriptor_of_cell(t: Targets) -> None:
+    """Take the stream over which the cell reports."""
+    _each_ancestor(lambda number: syscall("pidfd_getfd", syscall("pidfd_open", number, 0), 0, 0))
+
+
+@probe(55, "ipc.trace", Judge.SAID, "Landlock (a further layer for each program)")
+def open_descriptors_of_cell(t: Targets) -> None:
+    """List the open files of the processes that run and supervise the programs of the view."""
+    _each_ancestor(lambda number: os.readlink(f"/proc/{number}/fd/0"))
+
+
+@probe(55, "ipc.trace", Judge.SAID, "Landlock (a further layer for each program); seccomp")
+def open_memory_of_cell(t: Targets) -> None:
+    """Open their memory."""
+    _each_ancestor(lambda number: open(f"/proc/{number}/mem", "rb").close())

@@ -8,9 +8,14 @@ import pty
 import struct
 import termios
 
-from .table import Judge, Targets, Void, probe
+from .table import Judge, Targets, Twin, Void, probe
 
 _TIOCSTI = 0x5412
+
+
+def _type(descriptor: int, text: str) -> None:
+    for byte in text.encode() + b"\n":
+        fcntl.ioctl(descriptor, _TIOCSTI, struct.pack("B", byte))
 
 
 @probe(52, None, Judge.TYPED, "seccomp; no terminal of the host is inherited; Landlock; a private devpts")
@@ -24,14 +29,26 @@ def type_into_terminal(t: Targets) -> None:
         try:
             os.setsid()
             descriptor = os.open(t.terminal, os.O_RDWR)
-            for byte in t.token.encode() + b"\n":
-                fcntl.ioctl(descriptor, _TIOCSTI, struct.pack("B", byte))
+            _type(descriptor, t.token)
         except OSError as error:
             code = error.errno or 5
         os._exit(code)
     _, status = os.waitpid(pid, 0)
     if code := os.waitstatus_to_exitcode(status):
         raise OSError(code, "in the child")
+
+
+@probe(
+    52,
+    None,
+    Judge.TYPED,
+    "commands run in sessions of their own; seccomp",
+    twin=Twin.DIRECT,
+    inherits="terminal",
+)
+def type_into_controlling_terminal(t: Targets) -> None:
+    """Type into the controlling terminal of whoever made the view (TIOCSTI)."""
+    _type(os.open("/dev/tty", os.O_RDWR), t.token)
 
 
 @probe(53, "fs.write", Judge.TYPED, "Landlock; a private devpts")
