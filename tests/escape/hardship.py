@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class _Program(ctypes.Structure):
 
 
 @contextmanager
-def hardship(plan: Plan, base: Path) -> Iterator[None]:
+def hardship(plan: Plan, base: Path) -> Generator[None]:
     """What *plan* wants to be hard, for this process and all that it starts. System calls stay so for good."""
     if plan.setting in (NO_PROC, FULL_MOUNTS):
         syscall("unshare", CLONE_NEWNS)

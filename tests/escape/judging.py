@@ -10,6 +10,17 @@ from .probes import CONTROLS, PROBES
 _WHOLE = (Dimension.FS_METADATA, Dimension.PROC_VISIBILITY, Dimension.IPC_UNIX)
 
 
+def about(*dimensions: str | None) -> tuple[str, ...]:
+    """The probes of these dimensions, and the controls."""
+    return (*(name for name, probe in PROBES.items() if probe.dimension in dimensions), *CONTROLS)
+
+
+def one_of_each_kind() -> tuple[str, ...]:
+    """The first probe of each row and dimension, and the controls."""
+    kinds = {(probe.row, probe.dimension): name for name, probe in reversed(PROBES.items())}
+    return (*sorted(kinds.values()), *CONTROLS)
+
+
 def whole(outcome: Outcome) -> bool:
     """Whether every kind of layer is there: namespaces enforce what nothing else does."""
     return all(outcome.state(str(d)) == EnforcementState.ENFORCED for d in _WHOLE)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from unittest.mock import patch
 
 from execworld.confinement import opening
-from execworld.confinement.compiler import CompiledCell
+from execworld.confinement.compiler import CompiledCell, compile_cell
 from execworld.confinement.seccomp import Rule, assemble
 from execworld.machine.cell import (
     AttachTree,
@@ -213,12 +213,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
 
 
 @contextmanager
-def mutated(name: str) -> Iterator[None]:
+def mutated(name: str) -> Generator[None]:
     """The compiler is the mutant *name*, or itself when that is empty."""
     if not name:
         yield
         return
-    right = opening.compile_cell
+    right = compile_cell
     change = MUTANTS[name].change
 
     def wrong(*arguments: Any, **named: Any) -> CompiledCell:

@@ -206,7 +206,7 @@ class Outside:
         self._terminals[probe.name] = (master, slave)
         if probe.inherits == "terminal":
             # The host of a view is often a program on somebody's terminal.
-            signal.signal(signal.SIGHUP, lambda *_: None)
+            signal.signal(signal.SIGHUP, _stay)
             os.setsid()
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
         return os.ttyname(slave)
@@ -347,6 +347,10 @@ class Outside:
             path.unlink(missing_ok=True)
         if self._victim is not None:
             self._victim.communicate()
+
+
+def _stay(number: int, frame: object) -> None:
+    """The end of its terminal is no reason for a host to end; unlike SIG_IGN, its children do not inherit this."""
 
 
 def _give(server: socket.socket) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from .plans import NAMESPACES, Plan
 
 
 @contextmanager
-def emulated(plan: Plan) -> Iterator[None]:
+def emulated(plan: Plan) -> Generator[None]:
     """What the compiler of policies is told of this place, less what *plan* does without."""
     found: Callable[[WardenFacts], Place] = Place.of
 

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from .judging import violations
-from .plans import HIDDEN, NAMESPACES, NET_NONE, POLICIES, PORTS, READ_ONLY, READ_ROOTS, WORKSPACE_WRITE, Plan
+from .judging import about, violations
+from .plans import HIDDEN, NAMESPACES, NET_NONE, POLICIES, PORTS, READ_ONLY, READ_ROOTS, Plan
 from .probes import PROBES
 
 if TYPE_CHECKING:
     from .conftest import Note, Session
 
 FULL: Final = os.environ.get("EXECWORLD_FULL") == "1"
+IN_CI: Final = os.environ.get("CI") == "true"
 ROOT, USER = 0, 1000
 ABIS: Final = range(8)
 
@@ -27,14 +28,25 @@ pytestmark = [
     pytest.mark.skipif(os.uname().sysname != "Linux", reason="cells are of Linux"),
 ]
 
+FILES: Final = about("fs.write", "fs.read", "fs.metadata")
+NETWORK: Final = about("net.tcp", "net.udp", "net.other", None)
 SHORT: Final = (
-    *(Plan(ROOT, policy=policy) for policy in POLICIES),
-    *(Plan(USER, policy=policy) for policy in (WORKSPACE_WRITE, NET_NONE, HIDDEN)),
-    Plan(ROOT, policy=WORKSPACE_WRITE, without=(NAMESPACES,)),
-    Plan(USER, policy=WORKSPACE_WRITE, without=(NAMESPACES,)),
-    Plan(USER, policy=READ_ROOTS, without=(NAMESPACES,)),
-    Plan(ROOT, policy=NET_NONE, without=(NAMESPACES,), landlock_abi=3),
-    Plan(USER, policy=PORTS, landlock_abi=1),
+    Plan(ROOT),
+    Plan(USER),
+    Plan(ROOT, policy=READ_ONLY, probes=FILES),
+    Plan(ROOT, policy=HIDDEN, probes=FILES),
+    Plan(USER, policy=HIDDEN, probes=FILES),
+    Plan(ROOT, policy=READ_ROOTS, probes=FILES),
+    Plan(ROOT, policy=NET_NONE, probes=NETWORK),
+    Plan(USER, policy=NET_NONE, probes=NETWORK),
+    Plan(USER, policy=PORTS, probes=NETWORK),
+    Plan(ROOT, without=(NAMESPACES,)),
+    Plan(USER, without=(NAMESPACES,)),
+    Plan(USER, policy=READ_ROOTS, without=(NAMESPACES,), probes=FILES),
+    Plan(ROOT, policy=NET_NONE, without=(NAMESPACES,), probes=NETWORK),
+    Plan(USER, policy=PORTS, without=(NAMESPACES,), probes=NETWORK),
+    Plan(USER, landlock_abi=1, probes=FILES),
+    Plan(USER, without=(NAMESPACES,), landlock_abi=3, probes=FILES),
 )
 LONG: Final = tuple(
     plan
@@ -42,7 +54,8 @@ LONG: Final = tuple(
     for policy in POLICIES
     for without in ((), (NAMESPACES,))
     for abi in (None, *ABIS)
-    if (plan := Plan(uid, policy=policy, without=without, landlock_abi=abi)) not in SHORT
+    for plan in [Plan(uid, policy=policy, without=without, landlock_abi=abi)]
+    if plan not in SHORT
 )
 
 
@@ -57,10 +70,11 @@ def check(session: Session, note: Note, plan: Plan) -> None:
         for world in ("local", "direct", "namespace")
         for name, result in session(Plan(plan.uid, world=world, policy="")).results.items()
     }
-    void = sum(not effect for effect in twins.values())
+    tried = [name for name in outcome.results if name in PROBES]
+    void = sum(not twins[name] for name in tried)
     effects = [name for name, result in outcome.results.items() if result.effect and name in PROBES]
     note(
-        f"{plan}: {len(twins)} probes, {void} void, {len(effects)} with an allowed effect: {', '.join(effects)}"
+        f"{plan}: {len(tried)} probes, {void} void, {len(effects)} with an allowed effect: {', '.join(effects)}"
     )
     assert violations(plan, outcome) == []
 
@@ -76,11 +90,12 @@ def test_no_probe_escapes_in_any_combination(session: Session, note: Note, plan:
     check(session, note, plan)
 
 
-@pytest.mark.parametrize("policy", [WORKSPACE_WRITE, READ_ONLY])
-@pytest.mark.parametrize("uid", [ROOT, USER], ids=["root", "user"])
-def test_what_is_asked_for_is_had_here(session: Session, uid: int, policy: str) -> None:
-    """The suite would pass in a world that claims nothing: this machine gives all that the policy requires."""
-    outcome = session(Plan(uid, policy=policy))
+@pytest.mark.parametrize("plan", SHORT[:9], ids=str)
+def test_what_is_asked_for_is_had_here(session: Session, plan: Plan) -> None:
+    """The suite would pass in a world that refuses, or claims nothing: where all layers are, so is what is required."""
+    outcome = session(plan)
+    if outcome.refused and not IN_CI:
+        pytest.skip(outcome.refused)
     assert outcome.refused == ""
     assert outcome.enforcement
     lacking = {

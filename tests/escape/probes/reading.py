@@ -22,7 +22,7 @@ def read_secret(t: Targets) -> str:
     return _read(t.secret)
 
 
-@probe(29, "fs.read", Judge.TOLD, f"{_BY}; Landlock")
+@probe(29, "fs.read", Judge.TOLD, _BY)
 def read_secret_through_victim_root(t: Targets) -> str:
     """Read it through the root directory of a process outside."""
     return _read(f"/proc/{t.victim['pid']}/root{t.secret}")
@@ -43,7 +43,7 @@ def link_secret_in(t: Targets) -> str:
     return _read(t.beneath("linked"))
 
 
-@probe(29, "fs.read", Judge.TOLD, f"{_BY}; Landlock")
+@probe(29, "fs.read", Judge.TOLD, _BY)
 def move_secret_in(t: Targets) -> str:
     """Rename its directory into the workspace, and read there."""
     os.rename(t.hidden, t.beneath("moved"))
