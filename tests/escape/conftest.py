@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from .plans import Outcome, Plan
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SESSION_TIMEOUT_S: Final = 110
+_AT_A_TIME: Final = 2
 Session = Callable[[Plan], Outcome]
 Note = Callable[[str], None]
 
@@ -35,17 +37,41 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def session(place: Path) -> Session:
-    outcomes: dict[Plan, Outcome] = {}
+def session(request: pytest.FixtureRequest, place: Path) -> Iterator[Session]:
+    """What became of a plan. All plans of the selected tests are run ahead, two at a time."""
+    pool = ThreadPoolExecutor(_AT_A_TIME)
+    outcomes: dict[Plan, Future[Outcome]] = {}
 
-    def run(plan: Plan) -> Outcome:
-        if plan.uid != os.getuid() and os.getuid() != 0:
-            pytest.skip("takes another user id, which needs root")
+    def submit(plan: Plan) -> Future[Outcome]:
         if plan not in outcomes:
-            outcomes[plan] = _run(plan, place)
+            outcomes[plan] = pool.submit(_run, plan, place)
         return outcomes[plan]
 
-    return run
+    def run(plan: Plan) -> Outcome:
+        if not possible(plan):
+            pytest.skip("takes another user id, which needs root")
+        return submit(plan).result()
+
+    for plan in _selected(request.session.items):
+        submit(plan)
+    yield run
+    pool.shutdown(cancel_futures=True)
+
+
+def possible(plan: Plan) -> bool:
+    return os.getuid() in (0, plan.uid)
+
+
+def _selected(items: list[pytest.Item]) -> Iterator[Plan]:
+    for item in items:
+        skipped = any(mark.args[0] for mark in item.iter_markers("skipif"))
+        plan = (
+            item.callspec.params.get("plan")
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else None
+        )
+        if isinstance(plan, Plan) and possible(plan) and not skipped:
+            yield plan
 
 
 _NOTES: list[str] = []

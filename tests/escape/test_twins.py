@@ -30,22 +30,29 @@ def void_because(name: str, uid: int, outcome: str, detail: str) -> str:
     return PROBES[name].unprovable if name in PROBES else ""
 
 
-@pytest.mark.parametrize("world", ["local", "direct", "namespace"])
-@pytest.mark.parametrize("uid", [0, 1000], ids=["root", "user"])
-def test_a_probe_succeeds_unconfined(session: Session, note: Note, uid: int, world: str) -> None:
-    outcome = session(Plan(uid=uid, world=world, policy=""))
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(uid=uid, world=world, policy="")
+        for uid in (0, 1000)
+        for world in ("local", "direct", "namespace")
+    ],
+    ids=str,
+)
+def test_a_probe_succeeds_unconfined(session: Session, note: Note, plan: Plan) -> None:
+    outcome = session(plan)
     proves_nothing: list[str] = []
     void: list[str] = []
     for name, result in outcome.results.items():
         if result.effect:
             continue
-        reason = void_because(name, uid, result.outcome, result.detail)
+        reason = void_because(name, plan.uid, result.outcome, result.detail)
         if not reason:
             proves_nothing.append(f"{name}: {result.outcome} {result.detail}")
         else:
             void.append(f"{name} ({reason}: {result.detail})")
     if void:
-        note(f"{'user' if uid else 'root'}, {world}: {len(void)} void: {', '.join(void)}")
+        note(f"{plan}: {len(void)} void: {', '.join(void)}")
     assert proves_nothing == []
 
 

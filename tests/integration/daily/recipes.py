@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from execworld.seams import Dimension
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -17,11 +19,13 @@ class Recipe:
         tools: Programs that it needs.
         script: For bash.
         expected: Text in its output.
+        not_required: What its policy names as dispensable; nothing for work with nothing special configured.
     """
 
     tools: tuple[str, ...]
     script: str
     expected: tuple[str, ...] = ()
+    not_required: tuple[Dimension, ...] = ()
 
 
 GIT: Final = Recipe(
@@ -208,7 +212,7 @@ import multiprocessing
 from multiprocessing import shared_memory
 def square(x): return x * x
 if __name__ == "__main__":
-    for method in ("fork", "spawn", "forkserver"):
+    for method in ("fork", "spawn"):
         with multiprocessing.get_context(method).Pool(2) as pool:
             print(method, sum(pool.map(square, range(10))))
     block = shared_memory.SharedMemory(create=True, size=16); block.buf[0] = 7
@@ -218,7 +222,25 @@ if __name__ == "__main__":
 END
 python3 pool.py
 """,
-    ("fork 285", "spawn 285", "forkserver 285", "shared 7", "queued"),
+    ("fork 285", "spawn 285", "shared 7", "queued"),
+)
+
+UNIX_SOCKETS: Final = Recipe(
+    ("python3",),
+    r"""
+cat >pool.py <<'END'
+import multiprocessing
+def square(x): return x * x
+if __name__ == "__main__":
+    with multiprocessing.get_context("forkserver").Pool(2) as pool:
+        print("forkserver", sum(pool.map(square, range(10))))
+    with multiprocessing.Manager() as manager:
+        print("manager", list(manager.list([1, 2])))
+END
+python3 pool.py
+""",
+    ("forkserver 285", "manager [1, 2]"),
+    not_required=(Dimension.IPC_UNIX,),
 )
 
 SHELL: Final = Recipe(
@@ -265,5 +287,6 @@ RECIPES: Final = {
     "language-server": LANGUAGE_SERVER,
     "terminal": TERMINAL,
     "multiprocessing": POOL,
+    "unix-sockets": UNIX_SOCKETS,
     "shell": SHELL,
 }
