@@ -6,7 +6,6 @@
 #include "sys.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -58,7 +57,7 @@ static void fork_for(struct request *request, const int *received, int received_
 
 static void *forker(void *nothing) {
     (void)nothing;
-    struct outcome ready = {.error = unshare(CLONE_FILES) < 0 ? errno : 0};
+    struct outcome ready = {.error = sys_unshare_descriptors() < 0 ? errno : 0};
     /* The link among them: it would not end with the loop's. */
     int kept[] = {forker_end, facts_null(), cgroup_parent(), lock_ruleset()};
     if (ready.error == 0)

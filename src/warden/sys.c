@@ -14,12 +14,19 @@
 #define NR_CLOSE_RANGE 436
 #define NR_OPENAT2 437
 #define NR_LANDLOCK_CREATE_RULESET 444
+#define UNSHARE_DESCRIPTORS 2u /* CLOSE_RANGE_UNSHARE */
 
 int sys_openat2(int base, const char *path, const struct open_request *request, size_t size) {
     return (int)syscall(NR_OPENAT2, base, path, request, size);
 }
 
 int sys_close_range(unsigned first, unsigned last) { return (int)syscall(NR_CLOSE_RANGE, first, last, 0u); }
+
+int sys_unshare_descriptors(void) {
+    if (syscall(NR_CLOSE_RANGE, UINT32_MAX, UINT32_MAX, UNSHARE_DESCRIPTORS) == 0)
+        return 0;
+    return unshare(CLONE_FILES);
+}
 
 void close_all_but(int *kept, int count) {
     for (int index = 1; index < count; index++)

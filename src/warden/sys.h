@@ -24,6 +24,8 @@ struct open_request {
 
 int sys_openat2(int base, const char *path, const struct open_request *request, size_t size);
 int sys_close_range(unsigned first, unsigned last);
+/* A table of descriptors of the calling thread's own. Container engines deny unshare(2) whole, so that is the second way. */
+int sys_unshare_descriptors(void);
 /* All descriptors but the given ones, which it sorts, and 0 to 2. Those below 3 among them may be anything. */
 void close_all_but(int *kept, int count);
 int sys_renameat2(int source_base, const char *source, int target_base, const char *target, unsigned flags);
