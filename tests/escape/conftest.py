@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from .plans import Outcome, Plan
+from .plans import Outcome, Plan, twins
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SESSION_TIMEOUT_S: Final = 110
@@ -58,6 +58,12 @@ def session(request: pytest.FixtureRequest, place: Path) -> Iterator[Session]:
     pool.shutdown(cancel_futures=True)
 
 
+def environment(place: Path) -> dict[str, str]:
+    """Of host sides: what they import is compiled once a run, whatever the caller thinks of that."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(place / "compiled")}
+
+
 def possible(plan: Plan) -> bool:
     return os.getuid() in (0, plan.uid)
 
@@ -71,6 +77,7 @@ def _selected(items: list[pytest.Item]) -> Iterator[Plan]:
             else None
         )
         if isinstance(plan, Plan) and possible(plan) and not skipped:
+            yield from twins(plan.uid)
             yield plan
 
 
@@ -100,6 +107,7 @@ def _run(plan: Plan, place: Path) -> Outcome:
             capture_output=True,
             text=True,
             cwd=ROOT,
+            env=environment(place),
             timeout=SESSION_TIMEOUT_S,
             check=False,
         )

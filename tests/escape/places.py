@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
@@ -44,6 +45,7 @@ async def open_confined(plan: Plan, policy: SandboxPolicy) -> AsyncGenerator[Wor
             yield world
 
 
+@cache
 def world_python(uid: int) -> str:
     """An interpreter that *uid* can execute.
 

@@ -52,6 +52,11 @@ class Plan:
         return "-".join(filter(None, parts))
 
 
+def twins(uid: int) -> tuple[Plan, ...]:
+    """The sessions in which every probe runs unconfined, one way or another."""
+    return tuple(Plan(uid, world=world, policy="") for world in ("local", "direct", "namespace"))
+
+
 @dataclass(slots=True)
 class Result:
     """What became of one probe.

@@ -117,7 +117,7 @@ async def _session(plan: Plan, outside: Outside, names: list[str]) -> Outcome:
                     outcome.enforcement = world.enforcement.as_dict()
                     text = await _run_in_world(world, program, order, outside)
         except SandboxUnavailable as error:
-            outcome.refused = str(error)
+            outcome.refused = f"{error.code}: {error}"
             return outcome
     outside.collect()
     reports = {name: {"outcome": "silent"} for name in names}

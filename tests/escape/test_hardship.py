@@ -24,6 +24,7 @@ LANDLOCK: Final = ("landlock_create_ruleset", "landlock_add_rule", "landlock_res
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.landlock,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(os.uname().sysname != "Linux", reason="cells are of Linux"),
 ]
 
@@ -53,9 +54,9 @@ SHORT: Final = tuple(
     )
 )
 LONG: Final = tuple(
-    plan
+    short(plan)
     for uid in (ROOT, USER)
-    for policy in (WORKSPACE_WRITE, NET_NONE, HIDDEN, READ_ROOTS)
+    for policy in (WORKSPACE_WRITE, HIDDEN)
     for plan in (
         *(
             failing(uid, policy, error, name)
@@ -85,7 +86,9 @@ def test_a_lost_layer_is_not_claimed(session: Session, note: Note, plan: Plan) -
     check(session, note, plan)
 
 
-@pytest.mark.skipif(not FULL, reason="every system call takes some minutes; set EXECWORLD_FULL=1 to run it")
+@pytest.mark.skipif(
+    not FULL, reason="every system call takes some ten minutes; set EXECWORLD_FULL=1 to run it"
+)
 @pytest.mark.parametrize("plan", LONG if FULL else LONG[:1], ids=str)
 def test_no_lost_layer_is_claimed(session: Session, note: Note, plan: Plan) -> None:
     check(session, note, plan)

@@ -22,6 +22,7 @@ CONTRADICTED: Final = "had its effect from within"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.landlock,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(os.uname().sysname != "Linux", reason="cells are of Linux"),
 ]
 

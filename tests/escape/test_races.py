@@ -28,11 +28,13 @@ pytestmark = [
     pytest.mark.skipif(os.uname().sysname != "Linux", reason="cells are of Linux"),
 ]
 
+# In one step, so that there is no moment in which the name is free for somebody else.
 SWAP_DIRECTORY: Final = """
-import os, sys
-name, directory, link = (os.path.join(sys.argv[1], part) for part in ("name", "directory", "link"))
-while True:
-    os.rename(name, directory); os.rename(link, name); os.rename(name, link); os.rename(directory, name)
+import ctypes, os, sys
+name, link = (os.fsencode(os.path.join(sys.argv[1], part)) for part in ("name", "link"))
+exchange = ctypes.CDLL(None).renameat2
+while exchange(-100, name, -100, link, 2) == 0:
+    pass
 """
 SWAP_FILE: Final = """
 import os, sys

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .plans import Plan
+from .plans import Plan, twins
 from .probes import CONTROLS, PROBES
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(
         not hasattr(os, "openpty") or os.uname().sysname != "Linux", reason="probes are of Linux"
     ),
@@ -59,6 +60,6 @@ def test_a_probe_succeeds_unconfined(session: Session, note: Note, plan: Plan) -
 def test_each_probe_has_a_twin(session: Session) -> None:
     """None is left out by all of the kinds of twin."""
     seen: set[str] = set()
-    for world in ("local", "direct", "namespace"):
-        seen |= set(session(Plan(uid=os.getuid(), world=world, policy="")).results)
+    for twin in twins(os.getuid()):
+        seen |= set(session(twin).results)
     assert seen == {*PROBES, *CONTROLS}

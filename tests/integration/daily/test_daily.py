@@ -55,6 +55,11 @@ def answers(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Answers]
                 capture_output=True,
                 text=True,
                 cwd=ROOT,
+                env={
+                    **os.environ,
+                    "PYTHONPYCACHEPREFIX": str(place / "compiled"),
+                    "PYTHONDONTWRITEBYTECODE": "",
+                },
                 timeout=SESSION_TIMEOUT_S,
                 check=False,
             )
