@@ -2,7 +2,7 @@
 
 import gc
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -38,3 +38,30 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     """
     backend: str = request.param
     return backend
+
+
+Note = Callable[[str], None]
+
+
+@pytest.fixture
+def note(record_property: Callable[[str, object], None]) -> Note:
+    """Say something in the summary of the run."""
+
+    def say(text: str) -> None:
+        record_property("note", text)
+
+    return say
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [report for kind in terminalreporter.stats.values() for report in kind]
+    found = [
+        value
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == "note"
+    ]
+    if found:
+        terminalreporter.section("notes")
+    for text in dict.fromkeys(map(str, found)):
+        terminalreporter.line(text)

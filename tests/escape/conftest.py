@@ -20,9 +20,7 @@ from .plans import Outcome, Plan, twins
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SESSION_TIMEOUT_S: Final = 110
-_AT_A_TIME: Final = 2
 Session = Callable[[Plan], Outcome]
-Note = Callable[[str], None]
 
 
 @pytest.fixture(scope="session")
@@ -36,26 +34,39 @@ def place() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-@pytest.fixture(scope="session")
-def session(request: pytest.FixtureRequest, place: Path) -> Iterator[Session]:
-    """What became of a plan. All plans of the selected tests are run ahead, two at a time."""
-    pool = ThreadPoolExecutor(_AT_A_TIME)
-    outcomes: dict[Plan, Future[Outcome]] = {}
+class Sessions:
+    """What became of plans. Each runs once."""
 
-    def submit(plan: Plan) -> Future[Outcome]:
-        if plan not in outcomes:
-            outcomes[plan] = pool.submit(_run, plan, place)
-        return outcomes[plan]
+    def __init__(self, place: Path) -> None:
+        # Where pytest has workers, those are what runs side by side.
+        self.pool = ThreadPoolExecutor(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
+        self._place = place
+        self._outcomes: dict[Plan, Future[Outcome]] = {}
 
-    def run(plan: Plan) -> Outcome:
+    def submit(self, plan: Plan) -> Future[Outcome]:
+        if plan not in self._outcomes:
+            self._outcomes[plan] = self.pool.submit(_run, plan, self._place)
+        return self._outcomes[plan]
+
+    def __call__(self, plan: Plan) -> Outcome:
         if not possible(plan):
             pytest.skip("takes another user id, which needs root")
-        return submit(plan).result()
+        return self.submit(plan).result()
 
-    for plan in _selected(request.session.items):
-        submit(plan)
-    yield run
-    pool.shutdown(cancel_futures=True)
+
+@pytest.fixture(scope="session")
+def sessions(place: Path) -> Iterator[Sessions]:
+    sessions = Sessions(place)
+    yield sessions
+    sessions.pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def session(request: pytest.FixtureRequest, sessions: Sessions) -> Session:
+    """What became of a plan. All plans of the selected tests of the module are run ahead."""
+    for plan in _selected([item for item in request.session.items if item.path == request.path]):
+        sessions.submit(plan)
+    return sessions
 
 
 def environment(place: Path) -> dict[str, str]:
@@ -79,22 +90,6 @@ def _selected(items: list[pytest.Item]) -> Iterator[Plan]:
         if isinstance(plan, Plan) and possible(plan) and not skipped:
             yield from twins(plan.uid)
             yield plan
-
-
-_NOTES: list[str] = []
-
-
-@pytest.fixture(scope="session")
-def note() -> Note:
-    """Say something in the summary of the run."""
-    return _NOTES.append
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if _NOTES:
-        terminalreporter.section("escape suite")
-        for text in _NOTES:
-            terminalreporter.line(text)
 
 
 def _run(plan: Plan, place: Path) -> Outcome:

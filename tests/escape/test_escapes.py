@@ -15,7 +15,9 @@ from .plans import HIDDEN, NAMESPACES, NET_NONE, POLICIES, PORTS, READ_ONLY, REA
 from .probes import PROBES
 
 if TYPE_CHECKING:
-    from .conftest import Note, Session
+    from tests.conftest import Note
+
+    from .conftest import Session
 
 FULL: Final = os.environ.get("EXECWORLD_FULL") == "1"
 IN_CI: Final = os.environ.get("CI") == "true"

@@ -14,7 +14,9 @@ from .judging import one_of_each_kind, violations
 from .plans import HIDDEN, NET_NONE, READ_ROOTS, WORKSPACE_WRITE, Plan
 
 if TYPE_CHECKING:
-    from .conftest import Note, Session
+    from tests.conftest import Note
+
+    from .conftest import Session
 
 FULL: Final = os.environ.get("EXECWORLD_FULL") == "1"
 ROOT, USER = 0, 1000

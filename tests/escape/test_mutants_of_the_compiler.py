@@ -13,7 +13,9 @@ from .mutants import MUTANTS
 from .plans import Plan
 
 if TYPE_CHECKING:
-    from .conftest import Note, Session
+    from tests.conftest import Note
+
+    from .conftest import Session
 
 FULL: Final = os.environ.get("EXECWORLD_FULL") == "1"
 

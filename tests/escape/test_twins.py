@@ -11,7 +11,9 @@ from .plans import Plan, twins
 from .probes import CONTROLS, PROBES
 
 if TYPE_CHECKING:
-    from .conftest import Note, Session
+    from tests.conftest import Note
+
+    from .conftest import Session
 
 pytestmark = [
     pytest.mark.slow,
