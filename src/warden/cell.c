@@ -184,8 +184,6 @@ static int start_process(struct making *making, int theirs) {
 }
 
 static bool start(struct making *making) {
-    if (program < 0)
-        return fail(making, CELL_START, program_error);
     if (facts_null() < 0)
         return fail(making, CELL_START, ENOENT);
     int ends[2];
@@ -217,6 +215,10 @@ static bool converse(struct making *making) {
 
 static void make(struct job *job) {
     struct making *making = (struct making *)job;
+    if (program < 0) {
+        (void)fail(making, CELL_START, program_error);
+        return;
+    }
     int error = targets_make(&making->set, &making->plan, program, making->deadline_ms);
     if (error == 0)
         error = probe_unconfined(making);

@@ -136,7 +136,7 @@ void facts_start(void) {
     if (facts.null <= 0)
         facts.null = open("/dev/null", O_RDWR | O_CLOEXEC);
     facts.landlock = sys_landlock(false);
-    facts.errata = facts.landlock ? sys_landlock(true) : 0;
+    facts.errata = facts.landlock ? sys_landlock(true) : (unsigned)errno;
 #ifndef WARDEN_FUZZ /* a new network namespace for each session is most of its time */
     facts.namespaces = cell_inside() ? 0 : probe_namespaces();
 #endif

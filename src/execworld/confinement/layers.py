@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -60,6 +61,13 @@ _NEEDS: Final = {
     Layer.TERMINALS: Layer.MOUNTS,
     Layer.TERMINAL_MASTER: Layer.TERMINALS,
     Layer.INNER_LANDLOCK: Layer.LANDLOCK,
+}
+_OLD_KERNEL: Final = "ENOSYS: the kernel has no Landlock; Linux 5.13 is the first that can have it"
+_DENIED: Final = "the system calls of Landlock are denied, as by the filter of a container engine"
+_NO_LANDLOCK: Final = {
+    errno.EOPNOTSUPP: "EOPNOTSUPP: Landlock is built into the kernel and not enabled (its parameter lsm=)",
+    errno.EPERM: f"EPERM: {_DENIED}",
+    errno.EACCES: f"EACCES: {_DENIED}",
 }
 _REFUSED_TO_PROBE: Final = "unshare(2) refused it to the warden's probe"
 
@@ -141,7 +149,7 @@ def wanted_layers(policy: SandboxPolicy, place: Place) -> frozenset[Layer]:
 def _impossible(place: Place, paths: PolicyPaths) -> dict[Layer, str]:
     reasons: dict[Layer, str] = {}
     if not place.landlock_abi:
-        reasons[Layer.LANDLOCK] = "ENOSYS: the kernel offers no Landlock"
+        reasons[Layer.LANDLOCK] = _NO_LANDLOCK.get(place.landlock_error, _OLD_KERNEL)
     if place.arch not in ARCHITECTURES:
         reasons[Layer.SECCOMP] = f"no table of system calls for {place.arch}"
     if not (place.counts_processes or place.bounds_memory):

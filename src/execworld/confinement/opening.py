@@ -34,6 +34,7 @@ from execworld.seams.policy import SandboxPolicy
 from execworld.seams.results import TreeReport
 
 _MOST_ATTEMPTS: Final = 2 * len(Layer) + 8
+_START_HINT: Final = "the warden starts cells from /proc/self/exe: is /proc mounted in the world?"
 _DROP_TIMEOUT_S: Final = 15.0
 
 
@@ -179,6 +180,7 @@ def _blamed(compiled: CompiledCell, failure: CellFailed) -> Layer:
         f"a cell could not be set up: {failure.stage.name}, {error_name(failure.error)}",
         reason=SandboxReason.SETUP_FAILED,
         missing=_names(compiled),
+        hint=_START_HINT if failure.stage is CellStage.START and failure.error == errno.ENOENT else "",
     ) from failure
 
 

@@ -36,7 +36,7 @@ class Place:
 
     Attributes:
         uid: Effective, like *gid*.
-        landlock_abi: 0 for none.
+        landlock_abi: 0 for none; *landlock_error* is the errno that told so.
         namespaces: `NamespaceBit`; *cgroup* `CgroupBit`.
         home: Of the user; empty when not known.
     """
@@ -47,6 +47,7 @@ class Place:
     gid: int
     landlock_abi: int
     landlock_errata: int = 0
+    landlock_error: int = 0
     namespaces: int = 0
     cgroup: int = 0
     home: bytes = b""
@@ -60,6 +61,7 @@ class Place:
             gid=facts.machine.gid,
             landlock_abi=facts.landlock_abi,
             landlock_errata=facts.landlock_errata,
+            landlock_error=facts.landlock_error,
             namespaces=facts.namespaces,
             cgroup=facts.cgroup,
             home=facts.machine.home,

@@ -138,4 +138,6 @@ def _required(compiled: CompiledCell) -> tuple[str, ...]:
 
 
 def error_name(number: int) -> str:
+    if number == errno.EOPNOTSUPP:
+        return "EOPNOTSUPP"  # Python knows it by the other of its two names
     return errno.errorcode.get(number) or os.strerror(number)

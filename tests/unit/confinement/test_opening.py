@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from execworld.confinement import CellDirectories, ConfinedCell, Layer, Place, open_cell
+from execworld.confinement.reporting import error_name
 from execworld.machine.batch import Batch, Results, StepError
 from execworld.machine.cell import (
     CellFailed,
@@ -199,6 +200,25 @@ async def test_what_can_never_be_had_is_refused_before_anything_is_tried(
     assert machine.plans == []
     assert "fs.write" in error.missing
     assert error.reason is not SandboxReason.SETUP_FAILED
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (errno.ENOSYS, SandboxReason.KERNEL_LACKS_FEATURE),
+        (errno.EOPNOTSUPP, SandboxReason.FEATURE_DISABLED),
+        (errno.EPERM, SandboxReason.BLOCKED),
+    ],
+)
+async def test_why_there_is_no_landlock_is_told(
+    place: Place, directories: CellDirectories, known: dict[Layer, str], error: int, reason: SandboxReason
+) -> None:
+    """An old kernel, one that was started without it, and a filter of a container call for different things."""
+    machine = ScriptedMachine()
+    bare = replace(place, landlock_abi=0, landlock_error=error)
+    refusal = await refused(machine, bare, directories, known, replace(POLICY, read_roots=("/srv",)))
+    assert refusal.reason is reason
+    assert error_name(error) in refusal.message
 
 
 async def test_a_path_of_the_policy_that_cannot_be_pinned_is_named(

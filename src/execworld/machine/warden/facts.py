@@ -9,6 +9,7 @@ from typing import Final
 
 from execworld.machine.base import MachineFacts
 from execworld.machine.warden.frames import HOST_PREAMBLE, VERSION, HostMessage, encode_message
+from execworld.machine.warden.numbers import host_errno
 from execworld.machine.warden.wire import Cursor, Malformed
 from execworld.seams.results import KillMethod
 
@@ -91,7 +92,8 @@ class WardenFacts:
         max_steps: Of one batch.
         input_window_bytes: Unanswered input of one handle.
         pid: Of the warden, 1 when it is the init of the world.
-        landlock_abi: 0 for none; *landlock_errata* is a bit mask, *namespaces* and *cgroup* too (section 5).
+        landlock_abi: 0 for none; *landlock_error* tells why then, an errno of this host.
+        landlock_errata: A bit mask, *namespaces* and *cgroup* too (section 5).
         machine: What any machine knows.
     """
 
@@ -102,6 +104,7 @@ class WardenFacts:
     umask: int
     landlock_abi: int
     landlock_errata: int
+    landlock_error: int
     namespaces: int
     cgroup: int
     cgroup_path: bytes
@@ -146,7 +149,8 @@ def decode_facts(body: bytes) -> WardenFacts:
         pid=pid,
         umask=umask,
         landlock_abi=landlock_abi,
-        landlock_errata=errata,
+        landlock_errata=errata if landlock_abi else 0,
+        landlock_error=0 if landlock_abi else host_errno(errata),
         namespaces=namespaces,
         cgroup=cgroup,
         cgroup_path=cgroup_path,
