@@ -184,20 +184,17 @@ void batch_free(struct batch *batch) {
     free(batch);
 }
 
-void put_opened(struct batch *batch, uint64_t number) {
+void put_opened(struct batch *batch, struct handle *handle) {
     if (batch->opened_count == batch->opened_capacity) {
         batch->opened_capacity = batch->opened_capacity ? batch->opened_capacity * 2 : 4;
         batch->opened = realloc(batch->opened, batch->opened_capacity * sizeof *batch->opened);
         if (!batch->opened)
             abort();
     }
-    struct handle *handle = handle_get(number);
-    if (!handle)
-        abort();
     batch->opened[batch->opened_count++] = handle;
-    batch->results[batch->current].handle = number;
+    batch->results[batch->current].handle = handle->number;
     batch->bulk_allowed = false;
-    put_u64(&batch->reply, number);
+    put_u64(&batch->reply, handle->number);
 }
 
 int slice_to_path(struct slice slice, struct path_text *into) {

@@ -106,8 +106,8 @@ int resolve_file(struct batch *batch, const struct handle_field *field, struct f
 /* `*file` is NULL and `*fd` is AT_FDCWD without a base. */
 int resolve_base(struct batch *batch, const struct handle_field *field, struct file **file, int *fd);
 void drop_file(struct file *file);
-/* Number of a file that the batch opened, put as value. */
-void put_opened(struct batch *batch, uint64_t number);
+/* The number of what the batch opened, as value. Takes the caller's reference over. */
+void put_opened(struct batch *batch, struct handle *handle);
 bool batch_cancelled(const struct batch *batch);
 
 void put_stat(struct buffer *buffer, const struct stat *stat);

@@ -164,9 +164,10 @@ static int start_process(struct making *making, int theirs) {
     if (error == 0)
         error = await_note(making, &spawned);
     if (error == 0) {
-        struct process *process = (struct process *)handle_remove(process_register(&spawned));
-        if (!process)
+        struct process *process = (struct process *)process_register(&spawned);
+        if (!handle_remove(process->handle.number))
             abort();
+        handle_drop(&process->handle); /* what the table had; ours stays */
         process->released = process->once = true; /* the host knows the connection alone */
         process->limits = making->limits;
         making->process = &process->handle;
@@ -277,11 +278,12 @@ static void add_cell(struct making *making) {
     struct cell *cell = calloc(1, sizeof *cell);
     if (!cell)
         abort();
-    uint64_t number = connection_register(making->stream);
+    struct handle *handle = connection_register(making->stream);
+    uint64_t number = handle->number;
     making->stream = -1;
     cell->process = (struct process *)making->process;
-    cell->connection = (struct connection *)handle_get(number);
-    handle_drop(&cell->connection->handle); /* the table's is enough: it is told when that goes */
+    cell->connection = (struct connection *)handle;
+    handle_drop(handle); /* the table's is enough: it is told when that goes */
     cell->process->cell = cell->connection->cell = cell;
     cell->next = cells;
     if (cells)

@@ -23,7 +23,7 @@ static void connection_destroy(struct handle *handle) {
     free(connection);
 }
 
-uint64_t connection_register(int fd) {
+struct handle *connection_register(int fd) {
     struct connection *connection = calloc(1, sizeof *connection);
     if (!connection)
         abort();

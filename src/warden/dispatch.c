@@ -42,15 +42,22 @@ static void on_killed(void *argument) {
         answer_batch(batch);
 }
 
+/* A connection or a watch may have been closed, by a batch that guessed its number too, before the one that opened it was
+ * done: then it is not attached, and will not be. */
 static void release(struct handle *handle) {
+    struct connection *connection = (struct connection *)handle;
     switch (handle->kind) {
     case HANDLE_PROCESS: process_release((struct process *)handle); break;
     case HANDLE_CONNECTION:
-        connection_release((struct connection *)handle);
-        if (((struct connection *)handle)->cell)
-            cell_released(((struct connection *)handle)->cell);
+        if (connection->attached)
+            connection_release(connection);
+        if (connection->cell)
+            cell_released(connection->cell);
         break;
-    case HANDLE_WATCH: watch_release((struct watch *)handle); break;
+    case HANDLE_WATCH:
+        if (((struct watch *)handle)->attached)
+            watch_release((struct watch *)handle);
+        break;
     case HANDLE_FILE:
     case HANDLE_WALK: break;
     }
@@ -58,6 +65,10 @@ static void release(struct handle *handle) {
 }
 
 static void attach(struct handle *handle) {
+    struct handle *known = handle_get(handle->number);
+    if (!known)
+        return;
+    handle_drop(known);
     if (handle->kind == HANDLE_PROCESS)
         process_attach((struct process *)handle);
     else if (handle->kind == HANDLE_CONNECTION)

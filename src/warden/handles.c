@@ -21,10 +21,10 @@ static uint32_t first_free = UINT32_MAX;
 void handles_lock(void) { pthread_mutex_lock(&table_mutex); }
 void handles_unlock(void) { pthread_mutex_unlock(&table_mutex); }
 
-uint64_t handle_register(struct handle *handle, enum handle_kind kind, void (*destroy)(struct handle *)) {
+struct handle *handle_register(struct handle *handle, enum handle_kind kind, void (*destroy)(struct handle *)) {
     handle->kind = kind;
     handle->destroy = destroy;
-    atomic_init(&handle->references, 1);
+    atomic_init(&handle->references, 2); /* the table's and the caller's */
     handles_lock();
     uint32_t index = first_free;
     if (index != UINT32_MAX) {
@@ -46,7 +46,7 @@ uint64_t handle_register(struct handle *handle, enum handle_kind kind, void (*de
     slot->generation++;
     handle->number = (uint64_t)slot->generation << 32 | (index + 1);
     handles_unlock();
-    return handle->number;
+    return handle;
 }
 
 static struct slot *find(uint64_t number) {
@@ -142,7 +142,7 @@ static void file_destroy(struct handle *handle) {
     free(file);
 }
 
-uint64_t file_register(int fd) {
+struct handle *file_register(int fd) {
     struct file *file = calloc(1, sizeof *file);
     if (!file)
         abort();

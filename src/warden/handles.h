@@ -17,8 +17,8 @@ struct handle {
     void (*destroy)(struct handle *handle);
 };
 
-/* Takes the first reference over. Numbers are never used again. */
-uint64_t handle_register(struct handle *handle, enum handle_kind kind, void (*destroy)(struct handle *));
+/* Gives it two references: the table takes one, the caller has the other. Numbers are never used again. */
+struct handle *handle_register(struct handle *handle, enum handle_kind kind, void (*destroy)(struct handle *));
 
 /* A new reference, or NULL. */
 struct handle *handle_get(uint64_t number);
@@ -47,6 +47,6 @@ struct file {
     struct listing *listing;
 };
 
-uint64_t file_register(int fd);
+struct handle *file_register(int fd);
 
 #endif

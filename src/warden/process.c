@@ -30,7 +30,7 @@ static void process_destroy(struct handle *handle) {
     free(process);
 }
 
-uint64_t process_register(const struct spawned *spawned) {
+struct handle *process_register(const struct spawned *spawned) {
     struct process *process = calloc(1, sizeof *process);
     if (!process)
         abort();

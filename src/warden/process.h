@@ -60,8 +60,8 @@ struct connection {
 };
 
 /* In a worker: takes the descriptors over. */
-uint64_t process_register(const struct spawned *spawned);
-uint64_t connection_register(int fd);
+struct handle *process_register(const struct spawned *spawned);
+struct handle *connection_register(int fd);
 
 /* The rest in the loop. */
 void process_attach(struct process *process);
