@@ -39,6 +39,7 @@ _INERT: Final = (
     | MountAttribute.NO_DEVICES
     | MountAttribute.NO_EXECUTE
 )
+_DEVICE: Final = MountAttribute.READ_ONLY | MountAttribute.NO_SETUID | MountAttribute.NO_EXECUTE
 _KINDS: Final = (
     (Layer.MOUNTS, Namespace.MOUNT),
     (Layer.NETWORK_NAMESPACE, Namespace.NETWORK),
@@ -122,7 +123,8 @@ def _make_read_only(steps: StepList, situation: Situation, pins: Mapping[bytes, 
     for tree, pin in root_trees:
         steps.attach(layer, tree, pin, MountAttribute.NO_DEVICES)
     for tree, pin in device_trees:
-        steps.attach(layer, tree, pin)
+        # What is written to a device is not written to the file that names it, whose mode and owner are the host's.
+        steps.attach(layer, tree, pin, _DEVICE)
 
 
 def _add_private(steps: StepList, situation: Situation, *, writable: bool) -> None:

@@ -1,0 +1,41 @@
+"""What a hostile program tries from within a view of the landlock world, beside the tables of the escape suite."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from execworld.seams import SandboxPolicy, SandboxUnavailable, World
+from execworld.seams.enforcement import Dimension, EnforcementState
+from execworld.world import open_world
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(sys.platform != "linux", reason="views of this host need Linux"),
+]
+
+
+@asynccontextmanager
+async def opened(policy: SandboxPolicy) -> AsyncGenerator[World]:
+    try:
+        async with open_world("landlock", policy=policy, cwd=policy.workspace) as world:
+            yield world
+    except SandboxUnavailable as refusal:
+        pytest.skip(f"this host cannot confine: {refusal.message}")
+
+
+async def test_the_mode_of_a_device_is_not_the_views_to_change(tmp_path: Path) -> None:
+    async with opened(SandboxPolicy.workspace_write(str(tmp_path))) as world:
+        if world.enforcement.state(Dimension.FS_METADATA) is not EnforcementState.ENFORCED:
+            pytest.skip("metadata is not reported as enforced here")
+        for device in ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"):
+            mode = os.stat(device).st_mode & 0o7777
+            # The same as it has, so that nothing is broken where it works.
+            result = await world.subprocess.run(["/bin/chmod", f"{mode:o}", device])
+            assert result.exit_code != 0, device
+        assert (await world.shell.run("echo gone > /dev/null")).exit_code == 0
