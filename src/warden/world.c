@@ -95,12 +95,15 @@ void world_end(unsigned reason, const char *text, uint64_t close_id) {
 static void reap(void) {
     for (;;) {
         int raw;
-        pid_t pid = waitpid(-1, &raw, WNOHANG | __WALL);
+        pid_t pid = waitpid(-1, &raw, WNOHANG | WUNTRACED | __WALL);
         if (pid < 0 && errno == EINTR)
             continue;
         if (pid <= 0)
             return;
-        process_reaped(pid, raw);
+        if (WIFSTOPPED(raw))
+            supervisor_resume(pid);
+        else
+            process_reaped(pid, raw);
     }
 }
 

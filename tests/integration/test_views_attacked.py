@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
 from execworld.seams import SandboxPolicy, SandboxUnavailable, World
@@ -39,3 +40,16 @@ async def test_the_mode_of_a_device_is_not_the_views_to_change(tmp_path: Path) -
             result = await world.subprocess.run(["/bin/chmod", f"{mode:o}", device])
             assert result.exit_code != 0, device
         assert (await world.shell.run("echo gone > /dev/null")).exit_code == 0
+
+
+async def test_what_watches_a_program_cannot_be_stopped_by_it(tmp_path: Path) -> None:
+    async with opened(SandboxPolicy.workspace_write(str(tmp_path))) as world:
+        with anyio.fail_after(60):
+            # Some of these are faster than the note that they were started.
+            for _ in range(20):
+                result = await world.subprocess.run(["/bin/sh", "-c", "kill -STOP $PPID; exit 7"])
+                assert result.exit_code == 7
+            result = await world.subprocess.run(
+                ["/bin/sh", "-c", "sleep 0.1; kill -STOP $PPID; exec sleep 600"], timeout_s=1
+            )
+        assert result.timed_out
