@@ -53,3 +53,16 @@ async def test_what_watches_a_program_cannot_be_stopped_by_it(tmp_path: Path) ->
                 ["/bin/sh", "-c", "sleep 0.1; kill -STOP $PPID; exec sleep 600"], timeout_s=1
             )
         assert result.timed_out
+
+
+async def test_files_of_a_view_do_not_tell_the_environment_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BREAKER_VALUE", "of the host alone")
+    async with opened(SandboxPolicy.workspace_write(str(tmp_path))) as world:
+        for path in ("/proc/self/environ", "/proc/thread-self/environ", "/proc/1/environ"):
+            try:
+                content = await world.fs.read_bytes(path)
+            except OSError:
+                continue
+            assert b"of the host alone" not in content
