@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -66,3 +67,46 @@ async def test_files_of_a_view_do_not_tell_the_environment_of_the_host(
             except OSError:
                 continue
             assert b"of the host alone" not in content
+
+
+def run_among_mounts(mounts: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command line in a mount namespace in which *mounts*, shell commands, were run before."""
+    unshare = ("unshare", "--map-root-user", "--mount")
+    if subprocess.run([*unshare, "mount", "-t", "tmpfs", "x", "/mnt"], capture_output=True).returncode:
+        pytest.skip("this host lets nobody make mounts")
+    line = f'set -e; {mounts}; exec "$@"'
+    program = [sys.executable, "-m", "execworld.cli", "run", "-q", *arguments]
+    return subprocess.run(
+        [*unshare, "sh", "-c", line, "sh", *program], cwd=cwd, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_what_is_hidden_is_hidden_at_every_mount_of_it(tmp_path: Path) -> None:
+    for name in ("work", "data/deep", "alias", "inner"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "data/deep/secret").write_text("the secret")
+    (tmp_path / "data/other").write_text("the rest")
+    paths = ("data/deep/secret", "alias/deep/secret", "inner/secret", "data/other", "alias/other")
+    mounts = (
+        f"mount --bind {tmp_path}/data {tmp_path}/alias; mount --bind {tmp_path}/data/deep {tmp_path}/inner"
+    )
+    for hidden in ("data/deep/secret", "data/deep", "alias/deep"):
+        result = run_among_mounts(
+            mounts,
+            *("--mode", "read-only", "--hide", f"{tmp_path}/{hidden}"),
+            *("--", "cat", *(f"{tmp_path}/{path}" for path in paths)),
+            cwd=tmp_path / "work",
+        )
+        assert result.stdout == "the restthe rest", (hidden, result)
+
+
+def test_a_process_table_elsewhere_shows_no_other_processes(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    result = run_among_mounts(
+        f"mount --rbind /proc {tmp_path}/proc", "--", "sh", "-c", "ls proc; echo $$", cwd=tmp_path
+    )
+    pids = [int(line) for line in result.stdout.split() if line.isdecimal()]
+    assert pids, result
+    # Its own number space: only the cell, what supervises, and the command.
+    assert len(pids) < 10
+    assert pids.count(pids[-1]) == 2

@@ -10,7 +10,6 @@ from execworld.confinement.landlock import RESOLVE_UNIX_ABI
 from execworld.confinement.layers import Layer
 from execworld.confinement.paths import (
     PLAIN_DEVICES,
-    PROCESSES,
     SHARED_MEMORY,
     SOCKET_PLACES,
     TERMINAL,
@@ -150,4 +149,5 @@ def _add_private(steps: StepList, situation: Situation, *, writable: bool) -> No
             attributes |= MountAttribute.READ_ONLY
         steps.mount(Layer.IPC_NAMESPACE, b"tmpfs", SHARED_MEMORY, attributes, mode="1777")
     if Layer.PID_NAMESPACE in layers:
-        steps.mount(Layer.PID_NAMESPACE, b"proc", PROCESSES, _INERT)
+        for path in situation.paths.process_tables:
+            steps.mount(Layer.PID_NAMESPACE, b"proc", path, _INERT)

@@ -12,6 +12,7 @@ import anyio
 
 from execworld.confinement.compiler import CompiledCell, compile_cell
 from execworld.confinement.layers import Layer
+from execworld.confinement.mount_table import hide_everywhere, process_tables, read_mounts
 from execworld.confinement.paths import surveyed
 from execworld.confinement.place import CellDirectories, PathKind, Place
 from execworld.confinement.reporting import error_name, report
@@ -115,7 +116,12 @@ async def _made(
     directories: CellDirectories,
     known: dict[Layer, str],
 ) -> tuple[CompiledCell, CellReport]:
-    kinds = dict(await survey(machine, surveyed(policy, directories)))
+    mounts = await read_mounts(machine)
+    policy = await hide_everywhere(machine, policy, mounts)
+    kinds = {
+        **await process_tables(machine, mounts),
+        **await survey(machine, surveyed(policy, directories)),
+    }
     without = dict(known)
     for _ in range(_MOST_ATTEMPTS):
         compiled = compile_cell(policy, place, directories, without, kinds)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from execworld.confinement import CellDirectories, ConfinedCell, Layer, Place, open_cell
-from execworld.machine.batch import Batch, Results, StepError
+from execworld.machine.batch import Batch, BatchFailed, Results, StepError
 from execworld.machine.cell import (
     CellFailed,
     CellPlan,
@@ -27,7 +27,7 @@ from execworld.machine.cell import (
     Restrict,
     Unshare,
 )
-from execworld.machine.operations import Stat
+from execworld.machine.operations import Open, Stat
 from execworld.machine.values import FileStat, KindMask
 from execworld.seams.enforcement import Dimension, EnforcementState
 from execworld.seams.errors import SandboxReason, SandboxUnavailable
@@ -58,6 +58,9 @@ class ScriptedMachine:
 
     async def run(self, batch: Batch) -> Results:
         self.batches += 1
+        if isinstance(batch.steps[0].operation, Open):
+            assert batch.steps[0].operation.path == b"/proc/self/mountinfo"
+            raise BatchFailed(0, StepError(errno.ENOENT), Results([]))
         return Results([self._stat(step.operation) for step in batch.steps])
 
     def _stat(self, operation: object) -> FileStat | StepError:
@@ -138,12 +141,12 @@ async def refused(
     return caught.value
 
 
-async def test_a_place_that_has_everything_needs_one_look_and_one_attempt(
+async def test_a_place_that_has_everything_needs_two_looks_and_one_attempt(
     place: Place, directories: CellDirectories, known: dict[Layer, str]
 ) -> None:
     machine = ScriptedMachine()
     cell = await opened(machine, place, directories, known)
-    assert (machine.batches, len(machine.plans), known) == (1, 1, {})
+    assert (machine.batches, len(machine.plans), known) == (2, 1, {})
     assert cell.enforcement.unenforced() == ()
     assert cell.environment["TMPDIR"] == "/tmp/execworld-temp"
 
