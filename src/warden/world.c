@@ -3,6 +3,7 @@
 
 #include "cell.h"
 #include "cgroup.h"
+#include "covers.h"
 #include "dispatch.h"
 #include "facts.h"
 #include "forker.h"
@@ -275,6 +276,7 @@ int world_start(void) {
     if (workers < 0)
         return -1;
     loop_add(workers, EPOLLIN, &worker_source);
+    covers_watch();
     return 0;
 }
 

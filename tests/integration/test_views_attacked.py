@@ -12,8 +12,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from execworld.seams import SandboxPolicy, SandboxUnavailable, World
+from execworld.seams import OutcomeUnknown, SandboxPolicy, SandboxUnavailable, World, WorldLost
 from execworld.seams.enforcement import Dimension, EnforcementState
+from execworld.seams.policy import SandboxMode
 from execworld.world import open_world
 
 pytestmark = [
@@ -110,3 +111,42 @@ def test_a_process_table_elsewhere_shows_no_other_processes(tmp_path: Path) -> N
     # Its own number space: only the cell, what supervises, and the command.
     assert len(pids) < 10
     assert pids.count(pids[-1]) == 2
+
+
+@pytest.mark.parametrize("kind", ["file", "directory"])
+async def test_a_view_ends_when_what_it_hides_is_replaced_from_outside(tmp_path: Path, kind: str) -> None:
+    secret = tmp_path / "secret"
+    content = secret / "key" if kind == "directory" else secret
+
+    def write(text: str) -> None:
+        if kind == "directory":
+            secret.mkdir()
+        content.write_text(text)
+
+    write("the first")
+    policy = SandboxPolicy(SandboxMode.WORKSPACE_WRITE, str(tmp_path), hidden=(str(secret),))
+    async with opened(SandboxPolicy.full_access()) as world:
+        try:
+            view = await world.sandbox.confine(policy)
+        except SandboxUnavailable as refusal:
+            pytest.skip(f"this host cannot hide: {refusal.message}")
+        if "mount namespace" not in view.enforcement.entries[Dimension.FS_READ].by:
+            pytest.skip("nothing is mounted here that could go")
+
+        async def outlive_the_secret() -> None:
+            async with view.subprocess.start(["/bin/sleep", "600"]) as process:
+                # As an editor does that keeps what was there, and a check-out.
+                secret.rename(tmp_path / "aside")
+                write("the second")
+                await process.wait()
+
+        with anyio.fail_after(20), pytest.raises(OutcomeUnknown, match="replaced from outside"):
+            await outlive_the_secret()
+        with pytest.raises(WorldLost):
+            await view.fs.read_text(str(content))
+        again = await world.sandbox.confine(policy)
+        assert again.view_id != view.view_id
+        assert (await again.shell.run(f"cat {content}")).stdout.text == ""
+        (tmp_path / "beside").write_text("an ordinary change")
+        (tmp_path / "beside").rename(tmp_path / "elsewhere")
+        assert (await again.shell.run(f"cat {tmp_path}/elsewhere")).stdout.text == "an ordinary change"
