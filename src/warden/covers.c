@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define FIRST_KEPT 10 /* below this everything is closed when the warden starts */
+#define LOOK_MS 100
 #define NAMES_CHANGE (IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE)
 
 struct cover {
@@ -66,8 +67,8 @@ int covers_remember(void) {
     if (count == 0)
         return 0;
     int error = keep(open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC), &table);
-    if (error == 0)
-        error = keep(inotify_init1(IN_CLOEXEC | IN_NONBLOCK), &names);
+    /* A user has few of these. Without one we look from time to time. */
+    (void)keep(inotify_init1(IN_CLOEXEC | IN_NONBLOCK), &names);
     for (size_t index = 0; index < count; index++) {
         struct cover *cover = &covers[index];
         cover->seen = look(cover->path, &found);
@@ -94,9 +95,10 @@ static bool all_hidden(void) {
 static void on_change(struct source *source, uint32_t events) {
     (void)source, (void)events;
     char told[4096];
-    while (RETRY(read(names, told, sizeof told)) > 0)
+    while (names >= 0 && RETRY(read(names, told, sizeof told)) > 0)
         ;
-    watch_names(); /* a directory may have come in the place of another; what was made in it before is seen now */
+    if (names >= 0)
+        watch_names(); /* a directory may have come in the place of another; what was made in it before is seen now */
     if (all_hidden())
         return;
     if (getpid() == 1)
@@ -104,11 +106,19 @@ static void on_change(struct source *source, uint32_t events) {
     world_end(ENDING_UNCOVERED, "what it hides was replaced from outside", 0);
 }
 
+int covers_tick(void) {
+    if (table < 0 || names >= 0)
+        return -1;
+    on_change(NULL, 0);
+    return LOOK_MS;
+}
+
 void covers_watch(void) {
     static struct source source = {.ready = on_change};
     if (table < 0)
         return;
     loop_add(table, EPOLLPRI, &source);
-    loop_add(names, EPOLLIN, &source);
+    if (names >= 0)
+        loop_add(names, EPOLLIN, &source);
     on_change(&source, 0); /* what came before */
 }

@@ -12,5 +12,7 @@ void covers_add(struct slice path);
 int covers_remember(void);
 /* In the loop. */
 void covers_watch(void);
+/* Milliseconds until it is to be called again, or -1. */
+int covers_tick(void);
 
 #endif

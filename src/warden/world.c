@@ -219,6 +219,7 @@ void world_round(int most_ms) {
     int timeout = most_ms;
     take_earlier(&timeout, process_tick());
     take_earlier(&timeout, cells_tick());
+    take_earlier(&timeout, covers_tick());
     take_earlier(&timeout, dispatch_tick());
     take_earlier(&timeout, workers_pressure());
     take_earlier(&timeout, check_lease());
