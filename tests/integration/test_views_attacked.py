@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -16,6 +17,9 @@ from execworld.seams import OutcomeUnknown, SandboxPolicy, SandboxUnavailable, W
 from execworld.seams.enforcement import Dimension, EnforcementState
 from execworld.seams.policy import SandboxMode
 from execworld.world import open_world
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import CommandLine
 
 pytestmark = [
     pytest.mark.anyio,
@@ -150,3 +154,14 @@ async def test_a_view_ends_when_what_it_hides_is_replaced_from_outside(tmp_path:
         (tmp_path / "beside").write_text("an ordinary change")
         (tmp_path / "beside").rename(tmp_path / "elsewhere")
         assert (await again.shell.run(f"cat {tmp_path}/elsewhere")).stdout.text == "an ordinary change"
+
+
+def test_a_world_can_be_opened_within_a_view_and_is_under_both_policies(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    execworld = [sys.executable, "-m", "execworld.cli", "run", "-q"]
+    (tmp_path / "inner").mkdir()
+    script = "echo x > inner/here; echo x > outer; echo x > /var/tmp/execworld-outside; ls inner outer"
+    inner = [*execworld, "--workspace", f"{tmp_path}/inner", "--", "sh", "-c", script]
+    result = command_line.run("run", "-q", "--", *inner)
+    assert result.stdout.split() == [b"inner:", b"here"], result
