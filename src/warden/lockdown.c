@@ -343,6 +343,9 @@ void cell_become(void) {
     receive_plan();
     apply_all();
     lock_set(&cell.plan, cell.ruleset);
+    signal(SIGXFSZ, SIG_IGN); /* an error is enough for us; the loop restores it for what we start */
+    if (lock_own_files() < 0)
+        fail(CELL_LOCK, 0, errno);
     try_lock();
     struct cell_report report;
     memset(&report, 0, sizeof report);

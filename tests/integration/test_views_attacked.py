@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from execworld.seams import OutcomeUnknown, SandboxPolicy, SandboxUnavailable, World, WorldLost
+from execworld.seams import OutcomeUnknown, SandboxPolicy, SandboxUnavailable, TooLarge, World, WorldLost
 from execworld.seams.enforcement import Dimension, EnforcementState
-from execworld.seams.policy import SandboxMode
+from execworld.seams.policy import ResourceLimits, SandboxMode
 from execworld.world import open_world
 
 if TYPE_CHECKING:
@@ -165,3 +166,18 @@ def test_a_world_can_be_opened_within_a_view_and_is_under_both_policies(
     inner = [*execworld, "--workspace", f"{tmp_path}/inner", "--", "sh", "-c", script]
     result = command_line.run("run", "-q", "--", *inner)
     assert result.stdout.split() == [b"inner:", b"here"], result
+
+
+async def test_no_file_operation_goes_past_the_limit_on_file_size(tmp_path: Path) -> None:
+    limits = ResourceLimits(file_size_bytes=1000)
+    policy = SandboxPolicy(SandboxMode.WORKSPACE_WRITE, str(tmp_path), limits=limits)
+    async with opened(policy) as world:
+        await world.fs.write_bytes("fits", b"x" * 1000)
+        with pytest.raises(TooLarge):
+            await world.fs.write_bytes("large", b"x" * 1001)
+        assert os.listdir(tmp_path) == ["fits"]
+        # It still runs, and what it starts is told by the signal as anywhere.
+        result = await world.subprocess.run(["/usr/bin/head", "-c", "5000", "/dev/zero"])
+        assert len(result.stdout.text) == 5000
+        result = await world.subprocess.run(["/bin/sh", "-c", "exec head -c 5000 /dev/zero > large"])
+        assert result.signal == signal.SIGXFSZ
