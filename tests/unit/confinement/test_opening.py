@@ -20,6 +20,7 @@ from execworld.machine.cell import (
     CellsUnsupported,
     LimitMethod,
     NewFileSystem,
+    PidNamespace,
     Pin,
     Probe,
     ProbeKind,
@@ -323,3 +324,13 @@ async def claims_of(
             return [entry.by for _, entry in cell.enforcement]
     except SandboxUnavailable:
         return []
+
+
+@pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
+async def test_a_busy_moment_costs_no_layer(
+    place: Place, directories: CellDirectories, known: dict[Layer, str], error: int
+) -> None:
+    machine = ScriptedMachine(fails=lambda step: error if isinstance(step, PidNamespace) else 0)
+    refusal = await refused(machine, place, directories, known)
+    assert (refusal.reason, known, len(machine.plans)) == (SandboxReason.SETUP_FAILED, {}, 1)
+    assert errno.errorcode[error] in refusal.message
