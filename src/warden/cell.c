@@ -56,8 +56,22 @@ struct making {
 static struct cell *cells;
 static int program = -1;
 static int program_error = ENOSYS;
+static char *environment[3];
+
+/* What its facts are made of, and nothing else: it can be asked to read its own /proc/self/environ. */
+static void choose_environment(void) {
+    static const char *const names[] = {"HOME=", "TMPDIR="};
+    size_t count = 0;
+    for (size_t index = 0; index < sizeof names / sizeof names[0]; index++)
+        for (char **entry = environ; *entry; entry++)
+            if (strncmp(*entry, names[index], strlen(names[index])) == 0) {
+                environment[count++] = *entry;
+                break;
+            }
+}
 
 void cells_start(void) {
+    choose_environment();
     program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
     program_error = program < 0 ? errno : 0;
 }
@@ -152,7 +166,7 @@ static int start_process(struct making *making, int theirs) {
     struct spawned spawned = {.control = -1, .input = -1, .output = {-1, -1}, .master = -1};
     struct command command = {
         .argv = arguments,
-        .environment = environ,
+        .environment = environment,
         .null = facts_null(),
         .standard = {theirs, theirs, facts_null()},
         .executable = program,

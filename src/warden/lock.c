@@ -4,6 +4,7 @@
 #include "sys.h"
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -123,6 +124,13 @@ int lock_inherited(void) {
     if (lock.has_capabilities && lower_bounding_set(lock.capabilities) < 0)
         return -1;
     return lock.filter.size ? filter_apply(lock.filter) : 0;
+}
+
+int lock_own_files(void) {
+    for (uint32_t index = 0; index < lock.limit_count; index++)
+        if (lock.limits[index].resource == RLIMIT_FSIZE && lower_limit(&lock.limits[index]) < 0)
+            return -1;
+    return 0;
 }
 
 int lock_before_ids(void) {

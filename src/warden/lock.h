@@ -18,6 +18,7 @@ int lock_before_ids(void); /* limits */
 int lock_after_ids(void);  /* capabilities, no_new_privs, ruleset */
 
 /* Also for the cell itself. */
+int lock_own_files(void); /* no file grows beyond the limit of programs by its doing */
 int capabilities_keep(uint64_t mask);
 int filter_apply(struct slice filter);
 

@@ -1,5 +1,6 @@
 #include "lockdown.h"
 
+#include "covers.h"
 #include "facts.h"
 #include "landlock.h"
 #include "lock.h"
@@ -22,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define ATTRIBUTES_INERT 0xFu /* of mount_setattr(2): read-only, without set-ids, devices and programs */
 #define FIRST_KEPT 10 /* below this everything is closed when the warden starts */
 
 static bool inside;
@@ -32,6 +34,7 @@ static struct {
     struct targets targets;
     struct attempt attempts[PLAN_MOST_PROBES];
     int *pins;
+    struct slice *pinned; /* the path of each */
     int *trees;
     uint32_t pin_count;
     uint32_t tree_count;
@@ -182,13 +185,18 @@ static int attach_tree(const struct cell_step *step) {
     return mounts_attach(tree, cell.pins[step->pin]);
 }
 
+static int pin(const struct cell_step *step) {
+    cell.pinned[cell.pin_count] = step->text;
+    return keep_descriptor(cell.pins, &cell.pin_count, mounts_pin(step->text, step->directory));
+}
+
 static int apply(const struct cell_step *step) {
     switch (step->opcode) {
     case STEP_UNSHARE: return unshare((int)step->number);
     case STEP_MAP_IDS: return map_ids();
     case STEP_PID_NAMESPACE: return enter_pid_namespace();
     case STEP_PRIVATE_MOUNTS: return mounts_make_private();
-    case STEP_PIN: return keep_descriptor(cell.pins, &cell.pin_count, mounts_pin(step->text, step->directory));
+    case STEP_PIN: return pin(step);
     case STEP_CLONE_TREE:
         return keep_descriptor(cell.trees, &cell.tree_count, mounts_clone_tree(cell.pins[step->pin]));
     case STEP_SET_MOUNT_ATTRIBUTES: return mounts_set_attributes(-1, step->number);
@@ -218,11 +226,21 @@ static void make_lock_ruleset(void) {
     cell.ruleset_made = true;
 }
 
+/* A file or an empty directory that can be used for nothing is there to hide what lies below. */
+static void note_cover(const struct cell_step *step) {
+    static const char empty[] = "tmpfs";
+    bool directory = step->opcode == STEP_NEW_FILE_SYSTEM && step->text.size == sizeof empty - 1 &&
+                     memcmp(step->text.data, empty, sizeof empty - 1) == 0;
+    if (step->number == ATTRIBUTES_INERT && (directory || step->opcode == STEP_ATTACH_TREE))
+        covers_add(cell.pinned[step->pin]);
+}
+
 static void apply_all(void) {
     make_lock_ruleset();
     for (uint32_t index = 0; index < cell.plan.step_count; index++) {
         if (apply(&cell.plan.steps[index]) < 0)
             fail(CELL_STEP, index, errno);
+        note_cover(&cell.plan.steps[index]);
         make_lock_ruleset();
     }
     for (uint32_t index = 0; index < cell.pin_count; index++)
@@ -230,6 +248,7 @@ static void apply_all(void) {
     for (uint32_t index = 0; index < cell.tree_count; index++)
         close(cell.trees[index]);
     free(cell.pins);
+    free(cell.pinned);
     free(cell.trees);
     /* The path that we were in may lead into another mount now. */
     if (cell.cwd[0] != '/' || chdir(cell.cwd) < 0)
@@ -237,6 +256,9 @@ static void apply_all(void) {
             fail(CELL_START, 0, errno);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         fail(CELL_START, 0, errno);
+    int error = covers_remember();
+    if (error != 0)
+        fail(CELL_START, 0, error);
 }
 
 /* ---- the lock, tried ---- */
@@ -296,8 +318,9 @@ static void receive_plan(void) {
     read_whole(&cell.targets, sizeof cell.targets);
     int error = plan_decode(&cell.plan, cell.message, order.plan_size);
     cell.pins = calloc(cell.plan.pin_count + 1u, sizeof *cell.pins);
+    cell.pinned = calloc(cell.plan.pin_count + 1u, sizeof *cell.pinned);
     cell.trees = calloc(cell.plan.tree_count + 1u, sizeof *cell.trees);
-    if (error != 0 || !cell.pins || !cell.trees)
+    if (error != 0 || !cell.pins || !cell.pinned || !cell.trees)
         fail(CELL_START, 0, error ? error : ENOMEM);
 }
 
@@ -320,6 +343,9 @@ void cell_become(void) {
     receive_plan();
     apply_all();
     lock_set(&cell.plan, cell.ruleset);
+    signal(SIGXFSZ, SIG_IGN); /* an error is enough for us; the loop restores it for what we start */
+    if (lock_own_files() < 0)
+        fail(CELL_LOCK, 0, errno);
     try_lock();
     struct cell_report report;
     memset(&report, 0, sizeof report);

@@ -156,6 +156,13 @@ void helper_kill(pid_t pid) {
     supervisors_unlock();
 }
 
+void supervisor_resume(pid_t pid) {
+    supervisors_lock();
+    if (supervisor_known(pid))
+        kill(pid, SIGCONT);
+    supervisors_unlock();
+}
+
 enum { GIVEN_CONTROL, GIVEN_CGROUP, GIVEN_EXECUTABLE, GIVEN_STANDARD, GIVEN_LIMITS = GIVEN_STANDARD + 3 };
 enum { GIVEN_COUNT = GIVEN_LIMITS + LIMIT_COUNT };
 

@@ -16,6 +16,8 @@ int supervisor_fork(struct command *command, struct spawned *spawned);
 pid_t helper_fork(const int *fds, int count, void (*main)(void *argument, const int *fds), void *argument);
 /* A child of either sort, unless it was reaped already. */
 void helper_kill(pid_t pid);
+/* What a program stopped goes on at once: one that is stopped answers no order, and has not even said that it started. */
+void supervisor_resume(pid_t pid);
 /* Takes one back whose tree ended by itself. Takes over control and cgroup. */
 void supervisor_keep(pid_t pid, int control, struct cgroup *cgroup);
 /* Lets go of all that wait; they end. */

@@ -3,6 +3,7 @@
 
 #include "cell.h"
 #include "cgroup.h"
+#include "covers.h"
 #include "dispatch.h"
 #include "facts.h"
 #include "forker.h"
@@ -95,12 +96,15 @@ void world_end(unsigned reason, const char *text, uint64_t close_id) {
 static void reap(void) {
     for (;;) {
         int raw;
-        pid_t pid = waitpid(-1, &raw, WNOHANG | __WALL);
+        pid_t pid = waitpid(-1, &raw, WNOHANG | WUNTRACED | __WALL);
         if (pid < 0 && errno == EINTR)
             continue;
         if (pid <= 0)
             return;
-        process_reaped(pid, raw);
+        if (WIFSTOPPED(raw))
+            supervisor_resume(pid);
+        else
+            process_reaped(pid, raw);
     }
 }
 
@@ -215,6 +219,7 @@ void world_round(int most_ms) {
     int timeout = most_ms;
     take_earlier(&timeout, process_tick());
     take_earlier(&timeout, cells_tick());
+    take_earlier(&timeout, covers_tick());
     take_earlier(&timeout, dispatch_tick());
     take_earlier(&timeout, workers_pressure());
     take_earlier(&timeout, check_lease());
@@ -272,6 +277,7 @@ int world_start(void) {
     if (workers < 0)
         return -1;
     loop_add(workers, EPOLLIN, &worker_source);
+    covers_watch();
     return 0;
 }
 

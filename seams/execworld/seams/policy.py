@@ -104,7 +104,9 @@ class SandboxPolicy:
             programs need to start (`/usr`, `/bin`, `/sbin`, `/lib*`, `/etc`, `/opt`, `/proc`, harmless devices) may be
             read.
         write_roots: Further directories that may be written.
-        hidden: Paths whose content may not be read. Must exist, and contain nothing that the policy grants.
+        hidden: Paths whose content may not be read. Must exist, and contain nothing that the policy grants. What is
+            hidden is what is there when the view is made: where somebody outside replaces it, the view is lost, though
+            a program that has waited for that moment may have read it by then.
         network: Which network may be used.
         limits: Bounds on processes, memory and so on.
         environment: Names that are let through from the host's environment beside the built-in allow-list.

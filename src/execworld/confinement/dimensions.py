@@ -127,6 +127,11 @@ def _full_access(situation: Situation) -> bool:
     return situation.policy.mode is SandboxMode.FULL_ACCESS
 
 
+def _may_trace(situation: Situation) -> bool:
+    """Whether a program may take over another process of its user. In a confining mode ipc.trace answers for that."""
+    return _full_access(situation) and not situation.layers & {Layer.LANDLOCK, Layer.USER_NAMESPACE}
+
+
 _NONE = _network(NetworkMode.NONE)
 _PORTS = _network(NetworkMode.PORTS)
 _COVERED = Condition(
@@ -190,7 +195,33 @@ def _network_of_its_own() -> Enforcer:
     )
 
 
-_NO_SOCKETS: Final = Enforcer("seccomp", _set(Layer.SECCOMP), when=_NONE, proven_by_step=True)
+def _no_sockets(*modes: NetworkMode) -> tuple[Enforcer, ...]:
+    """A filter says nothing about what is done by a process outside that a program traces."""
+    networks = " or ".join(f"`{mode}`" for mode in modes)
+
+    def when(text: str, *, tracing: bool) -> Condition:
+        return Condition(
+            f"network {networks}; {text}",
+            lambda situation: situation.policy.network.mode in modes and _may_trace(situation) is tracing,
+        )
+
+    return (
+        Enforcer(
+            "seccomp",
+            _set(Layer.SECCOMP),
+            when=when("a confining mode, Landlock or a user namespace", tracing=False),
+            proven_by_step=True,
+        ),
+        Enforcer(
+            "seccomp",
+            _set(Layer.SECCOMP),
+            when=when("full access with neither Landlock nor a user namespace", tracing=True),
+            proven_by_step=True,
+            why_partial="processes outside can be traced, and made to connect",
+        ),
+    )
+
+
 _OWN_PIDS: Final = Enforcer(
     "pid namespace", _set(Layer.PID_NAMESPACE, Layer.CAPABILITIES), proven_by_step=True
 )
@@ -221,7 +252,7 @@ TABLE: Final[Mapping[Dimension, Row]] = {
     Dimension.NET_TCP: Row(
         (
             _network_of_its_own(),
-            _NO_SOCKETS,
+            *_no_sockets(NetworkMode.NONE),
             Enforcer(
                 "landlock abi {abi} and seccomp", _set(Layer.LANDLOCK, Layer.SECCOMP), TCP_ABI, when=_PORTS
             ),
@@ -231,14 +262,11 @@ TABLE: Final[Mapping[Dimension, Row]] = {
     Dimension.NET_UDP: Row(
         (
             _network_of_its_own(),
-            _NO_SOCKETS,
-            Enforcer("seccomp", _set(Layer.SECCOMP), when=_PORTS, proven_by_step=True),
+            *_no_sockets(NetworkMode.NONE, NetworkMode.PORTS),
         ),
         denied=(ProbeKind.SEND_UDP,),
     ),
-    Dimension.NET_OTHER: Row(
-        (Enforcer("seccomp", _set(Layer.SECCOMP), proven_by_step=True),), denied=(ProbeKind.VSOCK,)
-    ),
+    Dimension.NET_OTHER: Row(_no_sockets(NetworkMode.NONE, NetworkMode.PORTS), denied=(ProbeKind.VSOCK,)),
     Dimension.IPC_SIGNAL: Row(
         (
             _OWN_PIDS,

@@ -132,10 +132,12 @@ def wanted_layers(policy: SandboxPolicy, place: Place) -> frozenset[Layer]:
         wanted.add(Layer.IPC_NAMESPACE)
     if policy.read_roots:
         wanted |= {Layer.LANDLOCK, Layer.INNER_LANDLOCK}
+    if policy.network.mode is not NetworkMode.ALL:
+        wanted.add(
+            Layer.LANDLOCK
+        )  # also where it governs no port: nobody outside may be traced into connecting
     if policy.network.mode is NetworkMode.NONE:
         wanted.add(Layer.NETWORK_NAMESPACE)
-    elif policy.network.mode is NetworkMode.PORTS:
-        wanted.add(Layer.LANDLOCK)
     limits = policy.limits
     if limits.processes is not None or limits.memory_bytes is not None:
         wanted.add(Layer.CGROUP)

@@ -10,7 +10,6 @@ from execworld.confinement.landlock import RESOLVE_UNIX_ABI
 from execworld.confinement.layers import Layer
 from execworld.confinement.paths import (
     PLAIN_DEVICES,
-    PROCESSES,
     SHARED_MEMORY,
     SOCKET_PLACES,
     TERMINAL,
@@ -39,6 +38,7 @@ _INERT: Final = (
     | MountAttribute.NO_DEVICES
     | MountAttribute.NO_EXECUTE
 )
+_DEVICE: Final = MountAttribute.READ_ONLY | MountAttribute.NO_SETUID | MountAttribute.NO_EXECUTE
 _KINDS: Final = (
     (Layer.MOUNTS, Namespace.MOUNT),
     (Layer.NETWORK_NAMESPACE, Namespace.NETWORK),
@@ -122,7 +122,8 @@ def _make_read_only(steps: StepList, situation: Situation, pins: Mapping[bytes, 
     for tree, pin in root_trees:
         steps.attach(layer, tree, pin, MountAttribute.NO_DEVICES)
     for tree, pin in device_trees:
-        steps.attach(layer, tree, pin)
+        # What is written to a device is not written to the file that names it, whose mode and owner are the host's.
+        steps.attach(layer, tree, pin, _DEVICE)
 
 
 def _add_private(steps: StepList, situation: Situation, *, writable: bool) -> None:
@@ -148,4 +149,5 @@ def _add_private(steps: StepList, situation: Situation, *, writable: bool) -> No
             attributes |= MountAttribute.READ_ONLY
         steps.mount(Layer.IPC_NAMESPACE, b"tmpfs", SHARED_MEMORY, attributes, mode="1777")
     if Layer.PID_NAMESPACE in layers:
-        steps.mount(Layer.PID_NAMESPACE, b"proc", PROCESSES, _INERT)
+        for path in situation.paths.process_tables:
+            steps.mount(Layer.PID_NAMESPACE, b"proc", path, _INERT)

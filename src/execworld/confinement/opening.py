@@ -12,6 +12,7 @@ import anyio
 
 from execworld.confinement.compiler import CompiledCell, compile_cell
 from execworld.confinement.layers import Layer
+from execworld.confinement.mount_table import hide_everywhere, process_tables, read_mounts
 from execworld.confinement.paths import surveyed
 from execworld.confinement.place import CellDirectories, PathKind, Place
 from execworld.confinement.reporting import error_name, report
@@ -36,6 +37,7 @@ from execworld.seams.results import TreeReport
 _MOST_ATTEMPTS: Final = 2 * len(Layer) + 8
 _START_HINT: Final = "the warden starts cells from /proc/self/exe: is /proc mounted in the world?"
 _DROP_TIMEOUT_S: Final = 15.0
+_EXHAUSTED: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
 
 
 class CellMaker(BatchRunner, Protocol):
@@ -116,7 +118,12 @@ async def _made(
     directories: CellDirectories,
     known: dict[Layer, str],
 ) -> tuple[CompiledCell, CellReport]:
-    kinds = dict(await survey(machine, surveyed(policy, directories)))
+    mounts = await read_mounts(machine)
+    policy = await hide_everywhere(machine, policy, mounts)
+    kinds = {
+        **await process_tables(machine, mounts),
+        **await survey(machine, surveyed(policy, directories)),
+    }
     without = dict(known)
     for _ in range(_MOST_ATTEMPTS):
         compiled = compile_cell(policy, place, directories, without, kinds)
@@ -134,6 +141,7 @@ async def _made(
             if gone is not None:
                 kinds[gone] = PathKind.MISSING
                 continue
+            _refuse_exhausted(compiled, failure)
             layer = _blamed(compiled, failure)
             without[layer] = known[layer] = _reason(compiled, failure)
     raise SandboxUnavailable(
@@ -149,6 +157,17 @@ def _gone(compiled: CompiledCell, failure: CellFailed) -> bytes | None:
     if not isinstance(step, Pin) or step.path in compiled.situation.paths.given:
         return None
     return step.path if failure.error in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR) else None
+
+
+def _refuse_exhausted(compiled: CompiledCell, failure: CellFailed) -> None:
+    """A busy moment says nothing of what a place can do, so it must cost no layer, now or later."""
+    if failure.stage in (CellStage.STEP, CellStage.LOCK) and failure.error in _EXHAUSTED:
+        raise SandboxUnavailable(
+            f"a cell could not be set up for want of resources: {_reason(compiled, failure)}",
+            reason=SandboxReason.SETUP_FAILED,
+            missing=_names(compiled),
+            hint="try again when less is running here, or raise the limits on processes, memory and open files",
+        ) from failure
 
 
 def _blamed(compiled: CompiledCell, failure: CellFailed) -> Layer:

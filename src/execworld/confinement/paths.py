@@ -94,6 +94,14 @@ class PolicyPaths:
         return tuple(path for path in paths if self.kind(path) in (PathKind.DIRECTORY, PathKind.OTHER))
 
     @property
+    def process_tables(self) -> tuple[bytes, ...]:
+        """Mounts of procfs: that at /proc, and those elsewhere that were found."""
+        return (
+            PROCESSES,
+            *(path for path, kind in self.kinds.items() if kind is PathKind.PROCESS_TABLE),
+        )
+
+    @property
     def hidden_outside_of_readable(self) -> bool:
         """Whether not granting them is enough to hide the hidden paths."""
         if self.readable is None:

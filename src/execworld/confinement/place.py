@@ -95,6 +95,8 @@ class PathKind(Enum):
     DIRECTORY = "directory"
     OTHER = "other"
     """Anything else that can be opened as it is: a file, a device, a socket."""
+    PROCESS_TABLE = "process table"
+    """A mount of procfs beside the one at /proc."""
     LINK = "link"
     MISSING = "missing"
 

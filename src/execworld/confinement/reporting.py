@@ -128,9 +128,17 @@ def _verified(made: Claim, outcomes: list[tuple[Canary, ProbeResult]]) -> tuple[
     return made.state, ""
 
 
+_DENIED: Final = {
+    ProbeKind.READ: (errno.EACCES, errno.EPERM),  # what the user may not read anyway is hidden
+    ProbeKind.SET_LIMIT: (
+        errno.EPERM,
+    ),  # by the filter that the world itself is under: it is a program of a view
+}
+
+
 def _denied_to_everybody(canary: Canary, result: ProbeResult) -> bool:
-    """What the user may not read anyway is hidden."""
-    return canary.probe.kind is ProbeKind.READ and result.unconfined in (errno.EACCES, errno.EPERM)
+    """Whether the world may not do it either. A cell inherits all that restricts its world."""
+    return result.unconfined in _DENIED.get(canary.probe.kind, ())
 
 
 def _required(compiled: CompiledCell) -> tuple[str, ...]:

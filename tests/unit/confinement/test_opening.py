@@ -11,7 +11,7 @@ import pytest
 
 from execworld.confinement import CellDirectories, ConfinedCell, Layer, Place, open_cell
 from execworld.confinement.reporting import error_name
-from execworld.machine.batch import Batch, Results, StepError
+from execworld.machine.batch import Batch, BatchFailed, Results, StepError
 from execworld.machine.cell import (
     CellFailed,
     CellPlan,
@@ -21,6 +21,7 @@ from execworld.machine.cell import (
     CellsUnsupported,
     LimitMethod,
     NewFileSystem,
+    PidNamespace,
     Pin,
     Probe,
     ProbeKind,
@@ -28,7 +29,7 @@ from execworld.machine.cell import (
     Restrict,
     Unshare,
 )
-from execworld.machine.operations import Stat
+from execworld.machine.operations import Open, Stat
 from execworld.machine.values import FileStat, KindMask
 from execworld.seams.enforcement import Dimension, EnforcementState
 from execworld.seams.errors import SandboxReason, SandboxUnavailable
@@ -59,6 +60,9 @@ class ScriptedMachine:
 
     async def run(self, batch: Batch) -> Results:
         self.batches += 1
+        if isinstance(batch.steps[0].operation, Open):
+            assert batch.steps[0].operation.path == b"/proc/self/mountinfo"
+            raise BatchFailed(0, StepError(errno.ENOENT), Results([]))
         return Results([self._stat(step.operation) for step in batch.steps])
 
     def _stat(self, operation: object) -> FileStat | StepError:
@@ -139,12 +143,12 @@ async def refused(
     return caught.value
 
 
-async def test_a_place_that_has_everything_needs_one_look_and_one_attempt(
+async def test_a_place_that_has_everything_needs_two_looks_and_one_attempt(
     place: Place, directories: CellDirectories, known: dict[Layer, str]
 ) -> None:
     machine = ScriptedMachine()
     cell = await opened(machine, place, directories, known)
-    assert (machine.batches, len(machine.plans), known) == (1, 1, {})
+    assert (machine.batches, len(machine.plans), known) == (2, 1, {})
     assert cell.enforcement.unenforced() == ()
     assert cell.environment["TMPDIR"] == "/tmp/execworld-temp"
 
@@ -340,3 +344,13 @@ async def claims_of(
             return [entry.by for _, entry in cell.enforcement]
     except SandboxUnavailable:
         return []
+
+
+@pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
+async def test_a_busy_moment_costs_no_layer(
+    place: Place, directories: CellDirectories, known: dict[Layer, str], error: int
+) -> None:
+    machine = ScriptedMachine(fails=lambda step: error if isinstance(step, PidNamespace) else 0)
+    refusal = await refused(machine, place, directories, known)
+    assert (refusal.reason, known, len(machine.plans)) == (SandboxReason.SETUP_FAILED, {}, 1)
+    assert errno.errorcode[error] in refusal.message

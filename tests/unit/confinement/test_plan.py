@@ -382,6 +382,8 @@ def test_full_access_has_only_the_layers_that_were_asked_for(
         Unshare,
         MapIds,
         LoopbackUp,
+        Pin,  # Landlock only keeps it from tracing others, and has to grant renames
+        Restrict,
         KeepCapabilities,
         Filter,
     }
@@ -448,3 +450,18 @@ def test_a_home_that_may_not_be_read_is_not_the_home(place: Place, directories: 
         assert "HOME" not in compile_cell(policy, here, directories, {}, KINDS).environment
     read_only = policy_of(SandboxMode.READ_ONLY, read_roots=("/srv/shared",))
     assert compile_cell(read_only, here, directories, {}, KINDS).environment == {"HOME": "/"}
+
+
+def test_full_access_without_network_cannot_have_somebody_else_connect(
+    place: Place, directories: CellDirectories
+) -> None:
+    """A filter of sockets is nothing against a program that traces another one of its user."""
+    policy = SandboxPolicy(SandboxMode.FULL_ACCESS, network=NetworkPolicy(NetworkMode.NONE))
+    network = {Dimension.NET_TCP, Dimension.NET_UDP, Dimension.NET_OTHER}
+    by_filter = replace(place, namespaces=0)
+    compiled = compile_cell(policy, by_filter, directories, {})
+    assert Layer.LANDLOCK in compiled.situation.layers
+    assert {compiled.claims[dimension].state for dimension in network} == {EnforcementState.ENFORCED}
+    alone = compile_cell(policy, replace(by_filter, landlock_abi=0), directories, {})
+    assert {alone.claims[dimension].state for dimension in network} == {EnforcementState.PARTIAL}
+    assert set(alone.missing()) == network

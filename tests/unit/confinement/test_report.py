@@ -117,6 +117,22 @@ def test_one_probe_of_several_that_proves_nothing_is_enough_to_doubt(compiled: C
     assert enforcement.state(Dimension.FS_WRITE) is EnforcementState.PARTIAL
 
 
+@pytest.mark.parametrize(
+    ("error", "state"), [(errno.EPERM, EnforcementState.ENFORCED), (errno.EIO, EnforcementState.PARTIAL)]
+)
+def test_what_the_world_may_not_do_its_cells_may_not_do(
+    place: Place, directories: CellDirectories, error: int, state: EnforcementState
+) -> None:
+    """A world opened within a view is under a filter already, which every cell of it inherits."""
+    nested = compile_cell(POLICY, replace(place, namespaces=0), directories, {})
+
+    def answer(canary: Canary) -> ProbeResult:
+        limit = canary.probe.kind is ProbeKind.SET_LIMIT
+        return ProbeResult(error, error) if limit else as_claimed(canary)
+
+    assert report(nested, answered(nested, answer)).state(Dimension.IPC_SIGNAL) is state
+
+
 def test_what_the_kernel_does_not_have_needs_no_proof(place: Place, directories: CellDirectories) -> None:
     ports = replace(POLICY, network=NetworkPolicy(NetworkMode.PORTS, (443,)))
     compiled = compile_cell(ports, place, directories, {})

@@ -37,6 +37,7 @@ _ENDINGS: Final = {
     3: "its lease ran out",
     4: "a signal",
     5: "an internal error",
+    6: "a cover that was taken away",
 }
 
 
