@@ -176,10 +176,24 @@ def _requirements(values: tuple[str, ...]) -> tuple[bool, dict[Dimension, bool]]
     return None in parsed, dict(item for item in parsed if item is not None)
 
 
+def _path(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a blank path names no place, and above all not the current directory")
+    return text
+
+
+def _paths(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_path, texts))
+
+
 _PARSERS: Final[dict[str, Callable[[Any], Any]]] = {
     "net": parse_network,
     "limit": _limits,
     "require": _requirements,
+    "workspace": _path,
+    "read": _paths,
+    "write": _paths,
+    "hide": _paths,
 }
 
 

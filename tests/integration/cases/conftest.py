@@ -12,13 +12,16 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from execworld.seams import World
+from execworld.seams import SandboxPolicy, World
 from execworld.world import open_world
 
 OpenCase: TypeAlias = "Callable[[Path], AbstractAsyncContextManager[World]]"
 
 WORLDS: Final[dict[str, OpenCase]] = {
     "local": lambda directory: open_world("local", cwd=str(directory)),
+    "landlock": lambda directory: open_world(
+        "landlock", cwd=str(directory), policy=SandboxPolicy.workspace_write(str(directory))
+    ),
 }
 
 
