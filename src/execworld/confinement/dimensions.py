@@ -305,7 +305,17 @@ TABLE: Final[Mapping[Dimension, Row]] = {
     Dimension.KILL_TREE: Row(
         (
             Enforcer("pid namespace and sweep of the warden", _set(Layer.PID_NAMESPACE), proven_by_step=True),
-            Enforcer("sweep of the warden", proven_by_step=True),
+            Enforcer(
+                "sweep of the warden",
+                _set(Layer.LANDLOCK, Layer.INNER_LANDLOCK, Layer.SECCOMP),
+                SCOPE_ABI,
+                proven_by_step=True,
+            ),
+            Enforcer(
+                "sweep of the warden",
+                proven_by_step=True,
+                why_partial="a program can kill the warden and its supervisor",
+            ),
         )
     ),
     Dimension.LIMIT_PROCESSES: Row(

@@ -261,7 +261,7 @@ async def test_a_lock_that_fails_costs_the_inner_layer_where_that_is_enough(
     needed = ScriptedMachine(
         fails=refuses_namespaces, lock_fails=lambda plan: errno.E2BIG if plan.lock.ruleset else 0
     )
-    assert (await refused(needed, place, directories, {})).missing == ("ipc.signal",)
+    assert (await refused(needed, place, directories, {})).missing == ("ipc.signal", "kill.tree")
 
 
 async def test_a_cell_that_contradicts_is_dropped(

@@ -343,7 +343,7 @@ def test_landlock_alone_needs_the_right_to_truncate(place: Place, directories: C
         here = replace(place, landlock_abi=abi)
         without = {Layer.USER_NAMESPACE: "EPERM"}
         compiled = compile_cell(POLICIES["workspace-write"], here, directories, without, KINDS)
-        assert compiled.missing() == (*missing, Dimension.IPC_SIGNAL)
+        assert compiled.missing() == (*missing, Dimension.IPC_SIGNAL, Dimension.KILL_TREE)
 
 
 def test_nothing_hides_without_mounts_what_lies_in_a_readable_root(
