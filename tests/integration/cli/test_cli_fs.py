@@ -439,7 +439,7 @@ def test_progress_is_shown_to_a_person_only(session: OpenSession, tmp_path: Path
     (tmp_path / "[bold]f").write_bytes(bytes(1_000_000))
     terminal = session("fs", "put", "-w", "local", str(tmp_path / "[bold]f"), str(tmp_path / "g"))
     assert terminal.wait() == 0
-    assert b"[bold]f" in terminal.output
+    assert b"[bold" in terminal.output  # cut to the width of the terminal, and not taken for markup
     command = [sys.executable, "-m", "execworld.cli", "fs", "put", "-w", "local", "f", "g"]
     (tmp_path / "f").write_bytes(bytes(1000))
     assert subprocess.run(command, cwd=tmp_path, stderr=subprocess.PIPE).stderr == UNCONFINED

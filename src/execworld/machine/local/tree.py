@@ -15,6 +15,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _SWEEP_LIMIT_S: Final = 20.0
 _SETTLE_S: Final = 0.002
 _SIGNAL_ROUNDS: Final = 16
+_LOOKS: Final = threading.BoundedSemaphore(2)
+"""Looks into /proc at a time. Each needs a few descriptors and all of a processor: many at once starve each other."""
 _MAX_ENVIRONMENT_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -68,6 +71,11 @@ def start_ticks(pid: int) -> int:
 
 def tree_members(leader: Leader, reaped: bool) -> list[Member]:
     """Every living process of the tree, zombies excluded. *reaped* tells whether the leader was waited for."""
+    with _LOOKS:
+        return _tree_members(leader, reaped)
+
+
+def _tree_members(leader: Leader, reaped: bool) -> list[Member]:
     records = {record.member.pid: record for record in _all_records()}
     # The kernel does not reuse a number while a session bears it. If somebody else has it now, the session died out.
     session_is_ours = not reaped or leader.pid not in records
@@ -81,6 +89,11 @@ def tree_members(leader: Leader, reaped: bool) -> list[Member]:
 
 def marked_members(marker_prefix: bytes) -> list[Member]:
     """Every living process whose marker begins with *marker_prefix*, and its descendants."""
+    with _LOOKS:
+        return _marked_members(marker_prefix)
+
+
+def _marked_members(marker_prefix: bytes) -> list[Member]:
     records = {record.member.pid: record for record in _all_records()}
     found = {pid for pid in records if any(marker.startswith(marker_prefix) for marker in markers_of(pid))}
     return _living_with_descendants(records, found)
