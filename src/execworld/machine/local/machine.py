@@ -37,13 +37,15 @@ from execworld.machine.local.batch import StepFailed
 from execworld.machine.local.connections import LocalConnection, open_connection
 from execworld.machine.local.files import LocalFiles
 from execworld.machine.local.processes import LocalProcess
-from execworld.machine.local.starting import SpawnError, start_process
+from execworld.machine.local.starting import SpawnError, require_descriptors, start_process
 from execworld.machine.operations import Connect, Spawn
 from execworld.machine.values import Spawned
 from execworld.seams.errors import WorkingDirectoryMissing
 from execworld.seams.results import KillMethod, TreeReport
 
 _OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_KEPT_FOR_ENDING: Final = 8
+"""Descriptors that a further command must leave free: to end those that run, /proc has to be read."""
 
 
 class LocalMachine(Machine):
@@ -185,6 +187,8 @@ class LocalMachine(Machine):
         handle = next(self._numbers)
         asked_s = time.monotonic()
         try:
+            if self._processes:
+                require_descriptors(_KEPT_FOR_ENDING)
             process = start_process(spec, path, cwd, self._marker + b"." + str(handle).encode())
         except SpawnError as error:
             raise StepFailed(error.status, error.stage) from error

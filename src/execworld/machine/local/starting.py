@@ -39,6 +39,22 @@ class SpawnError(Exception):
         self.stage = stage
 
 
+def require_descriptors(count: int) -> None:
+    """Make sure that so many descriptors are free just now.
+
+    Raises:
+        SpawnError: there are fewer.
+    """
+    with ExitStack() as spares:
+        try:
+            first = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            spares.callback(os.close, first)
+            for _ in range(count - 1):
+                spares.callback(os.close, os.dup(first))
+        except OSError as error:
+            raise SpawnError(error.errno or errno.EMFILE, SpawnStage.SETUP) from error
+
+
 def start_process(spec: Spawn, path: bytes, cwd: bytes, marker: bytes) -> LocalProcess:
     """Start *spec*; blocks until the program runs or failed to (about a millisecond).
 
