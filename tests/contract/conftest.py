@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -22,6 +23,12 @@ SMOKE: Final = frozenset(
 kind of operation once, under the sanitizers."""
 
 _CLAUSE: Final = re.compile(r"::Test(?:Split|Sanitized)\w+::test_([A-Z]+\d+)_")
+
+
+@pytest.fixture(scope="class")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory of the worlds of one suite."""
+    return tmp_path_factory.mktemp("world")
 
 
 def pytest_report_header() -> str:

@@ -30,11 +30,6 @@ from execworld.world import open_world
 pytestmark = pytest.mark.landlock
 
 
-@pytest.fixture(scope="class")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("world")
-
-
 class ConfinedWorld:
     """Maker for worlds of the provider ``landlock`` as they are by default: workspace-write on the directory."""
 

@@ -22,11 +22,6 @@ from execworld.testing.worlds import open_breakable_local, open_local
 from execworld.world import open_world
 
 
-@pytest.fixture(scope="class")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("world")
-
-
 class LocalWorld:
     """Maker for worlds of the provider ``local``."""
 

@@ -30,11 +30,6 @@ def binary() -> Path:
     return locate_warden()
 
 
-@pytest.fixture(scope="class")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("world")
-
-
 class WardenWorld:
     """Maker for worlds over a warden on a socket pair."""
 

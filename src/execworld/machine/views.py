@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -21,21 +22,22 @@ class View(World):
     """What is kept of a view."""
 
     @property
+    @abstractmethod
     def lost(self) -> bool:
-        raise NotImplementedError
+        """Whether its cell is gone without having been closed."""
 
     @property
+    @abstractmethod
     def close_error(self) -> CleanupIncomplete | None:
         """What could not be proven gone when it closed."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def wait_closed(self) -> None:
         """Wait until somebody has closed it."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def close_view(self) -> None:
         """End what runs in it. Idempotent; what could not be proven gone is remembered and not raised."""
-        raise NotImplementedError
 
 
 ViewMaker: TypeAlias = "Callable[[Cell, SandboxPolicy, PolicyRules, int, TaskGroup], Awaitable[View]]"
