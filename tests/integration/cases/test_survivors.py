@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 import anyio
@@ -167,12 +168,15 @@ async def test_c241_starting_and_ending_at_once_is_harmless(world: World) -> Non
 
 async def test_c247_a_command_that_kills_by_pattern_does_not_hit_us(world: World) -> None:
     """The text of the command is on no other argument list than that of its own shell."""
-    looked = await world.shell.run("cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c zz_unique[_]token")
+    token = f"zz_{secrets.token_hex(4)}"
+    pattern = f"{token[:-1]}[{token[-1]}]"  # does not match itself
+    looked = await world.shell.run(f"cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c {pattern}")
     assert looked.stdout.data == b"0\n", "the pattern of this test is somewhere already"
-    script = "ps -eo pid,args | grep zz_unique[_]token | grep -v $$ | wc -l; : zz_unique_token"
+    # The members of the pipeline bear the text until they execute their programs: that session is the shell's.
+    script = f"ps -eo sid=,args= | awk -v own=$$ '$1 != own' | grep -c {pattern}; : {token}"
     others = await world.shell.run(script)
     assert others.stdout.text.strip() == "0"
-    result = await world.shell.run("pkill -f zz_unique_token; echo after")
+    result = await world.shell.run(f"pkill -f {token}; echo after")
     if result.signal is None:
         assert result.stdout.data == b"after\n"
     else:
