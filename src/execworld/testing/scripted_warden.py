@@ -74,6 +74,9 @@ class Wire:
 
     async def send(self, data: bytes) -> None:
         await anyio.lowlevel.checkpoint()
+        self.put(data)
+
+    def put(self, data: bytes) -> None:
         if self._closed:
             raise TransportBroken("closed")
         self._data += data

@@ -198,7 +198,7 @@ TERMINAL: Final = Recipe(
     ("script", "vi"),
     r"""
 script -qec 'test -t 0 && stty rows 40 cols 100 && stty size && tty' typescript </dev/null
-script -qec 'vi -u NONE -N -n -c "normal ione line" -c wq file' /dev/null </dev/null >/dev/null
+script -qec 'vi -u NONE -i NONE -N -n -c "normal ione line" -c wq file' /dev/null </dev/null >/dev/null
 cat file
 """,
     ("40 100", "one line"),

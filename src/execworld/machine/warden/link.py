@@ -312,10 +312,10 @@ class Link:
             whole = bytes(body)
         if not self._outbox.was_completed(request.parcel):
             raise Malformed("a reply to a request that was not sent")
-        request.answer(
-            whole
-        )  # while it is still known: whoever waits must hear of a reply that cannot be read
-        del self._requests[number]
+        # While it is still known: whoever waits must hear of a reply that cannot be read. The reader of a reply may
+        # send, find the link broken, and so end the world, which forgets every request.
+        request.answer(whole)
+        self._requests.pop(number, None)
 
     def _take_ending(self, body: bytes) -> None:
         cursor = Cursor(body)

@@ -20,7 +20,10 @@ from execworld.machine.operations import (
 from execworld.machine.values import AddressKind as Address
 from execworld.machine.values import Redirect
 from execworld.machine.warden import (
+    DirectTransport,
+    LinkEnd,
     LinkSettings,
+    TransportBroken,
     WardenMachine,
     open_warden_machine,
 )
@@ -44,6 +47,7 @@ from execworld.testing.scripted_warden import (
     SPAWN,
     TREE_GONE,
     Peer,
+    Pipe,
     batch_reply,
     data,
     exited,
@@ -353,6 +357,47 @@ async def test_a_cancelled_spawn_that_succeeds_is_killed_and_released() -> None:
         assert (await peer.expect(RELEASE))[1] == struct.pack("<Q", 7)
         with pytest.raises(NoSuchHandle):
             await machine.wait(7)
+
+
+class Breaking(DirectTransport):
+    """Takes what is sent without waiting, until it is *broken*."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self.broken = False
+
+    async def receive(self, max_bytes: int) -> bytes:
+        return await self._pipe.receive(max_bytes)
+
+    def send_now(self, data: memoryview) -> int:
+        if self.broken:
+            raise TransportBroken("the warden was killed")
+        self._pipe.outgoing.put(bytes(data))
+        return len(data)
+
+    async def wait_sendable(self) -> None:
+        return
+
+    async def aclose(self) -> LinkEnd:
+        return await self._pipe.aclose()
+
+
+async def test_a_reply_whose_consequence_cannot_be_sent_ends_the_world() -> None:
+    """The warden answered and was killed: what came in is read, and the kill of the spawned tree cannot go out."""
+    pipe, peer = make_pipe()
+    transport = Breaking(pipe)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(peer.greet)
+        async with open_warden_machine(transport, SMALL) as machine:
+            with anyio.move_on_after(0.05):
+                await machine.run(SPAWN)
+            number, _ = await peer.expect(BATCH)
+            await peer.expect(CANCEL)
+            transport.broken = True
+            await peer.reply(number, spawned(7))
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(WorldLost, match="the link failed: the warden was killed"):
+                await machine.ping()
 
 
 async def test_a_cancelled_batch_gives_back_every_handle() -> None:
