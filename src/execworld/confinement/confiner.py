@@ -8,6 +8,7 @@ from typing import Final
 
 from execworld.confinement.explaining import explain, explain_as_dict
 from execworld.confinement.layers import Layer
+from execworld.confinement.obstacle import Obstacle
 from execworld.confinement.opening import open_cell
 from execworld.confinement.place import CellDirectories, Place
 from execworld.confinement.reporting import enforceable
@@ -31,7 +32,7 @@ class CellConfiner:
 
     def __init__(self, facts: WardenFacts) -> None:
         self._place = Place.of(facts)
-        self._known: dict[Layer, str] = {}
+        self._known: dict[Layer, Obstacle] = {}
 
     @property
     def enforceable(self) -> frozenset[Dimension]:

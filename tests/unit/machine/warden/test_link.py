@@ -98,7 +98,7 @@ async def test_the_host_says_what_it_grants() -> None:
         tasks.start_soon(greet)
         async with open_warden_machine(pipe, LinkSettings(lease_s=2, close_timeout_s=0.05)):
             await anyio.wait_all_tasks_blocked()
-    assert struct.unpack("<HHIIII", bodies[0]) == (1, 0, 256 * 1024, 4096, 8 * 1024 * 1024, 2000)
+    assert struct.unpack("<HHIIII", bodies[0]) == (2, 0, 256 * 1024, 4096, 8 * 1024 * 1024, 2000)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ async def test_the_host_says_what_it_grants() -> None:
     [
         (b"x" * 70000, "no greeting"),
         (b"Permission denied (publickey)\n", "Permission denied"),
-        (greeting(version=2), "version 2"),
+        (greeting(version=3), "version 3"),
         (b"EXECWORLD-WARD\r\n" + frame(REPLY, 1, OK), "something else"),
-        (b"EXECWORLD-WARD\r\n" + frame(HELLO, 0, b"\1\0"), "too early"),
+        (b"EXECWORLD-WARD\r\n" + frame(HELLO, 0, b"\2\0"), "too early"),
     ],
 )
 async def test_what_is_no_warden_opens_no_world(came: bytes, reason: str) -> None:
@@ -141,7 +141,7 @@ VIOLATIONS = {
     "reply without an id": frame(REPLY, 0, OK),
     "reply to nothing": frame(REPLY, 999, OK),
     "reply to a heartbeat that was not": frame(REPLY, 1 << 63, OK),
-    "second greeting": frame(HELLO, 0, b"\1\0"),
+    "second greeting": frame(HELLO, 0, b"\2\0"),
     "short data": frame(DATA, 0, b"1234"),
     "no data": data(7, b""),
     "data at the end": data(7, b"x", flags=2),
