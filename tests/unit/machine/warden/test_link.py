@@ -32,6 +32,7 @@ from execworld.seams.results import KillMethod
 from execworld.testing.scripted_warden import (
     BATCH,
     CANCEL,
+    CLOSE,
     DATA,
     ENDING,
     EXIT,
@@ -395,9 +396,37 @@ async def test_a_reply_whose_consequence_cannot_be_sent_ends_the_world() -> None
             await peer.expect(CANCEL)
             transport.broken = True
             await peer.reply(number, spawned(7))
-            await anyio.wait_all_tasks_blocked()
-            with pytest.raises(WorldLost, match="the link failed: the warden was killed"):
+            with (
+                anyio.fail_after(5),
+                pytest.raises(WorldLost, match="the link failed: the warden was killed"),
+            ):
                 await machine.ping()
+
+
+async def test_what_the_warden_said_before_it_ended_is_heard_though_nothing_can_be_sent() -> None:
+    """The answer to a kill comes just before the end: the release that it leads to finds nobody."""
+    pipe, peer = make_pipe()
+    transport = Breaking(pipe)
+    reports: list[bool] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(peer.greet)
+        async with open_warden_machine(transport, SMALL) as machine:
+            with anyio.move_on_after(0.05):
+                await machine.run(SPAWN)
+            number, _ = await peer.expect(BATCH)
+            await peer.expect(CANCEL)
+            await peer.reply(number, spawned(7))
+            kill, _ = await peer.expect(KILL_TREE)
+            async def close() -> None:
+                reports.append((await machine.aclose()).gone)
+
+            tasks.start_soon(close)
+            end, _ = await peer.expect(CLOSE)
+            transport.broken = True
+            await peer.write(frame(REPLY, kill, NOTHING_LEFT), frame(REPLY, end, NOTHING_LEFT))
+            with anyio.fail_after(5):
+                await anyio.wait_all_tasks_blocked()
+    assert reports == [True]
 
 
 async def test_a_cancelled_batch_gives_back_every_handle() -> None:
