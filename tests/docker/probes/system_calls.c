@@ -40,20 +40,20 @@ static void attempt_native(const struct attempt *attempt) {
                      : "rcx", "r11", "memory");
     if (getpid() == self)
         *result = outcome;
-    else if (outcome == 0)
-        *result = 0;
     __asm__ volatile("syscall" : : "a"(SYS_exit), "D"(0) : "memory");
 }
 
 static void attempt_32(const struct attempt *attempt) {
     long outcome;
+    pid_t self = getpid();
     __asm__ volatile("push %%rbp\n\tmov %[sixth], %%ebp\n\tint $0x80\n\tpop %%rbp"
                      : "=a"(outcome)
                      : "a"(attempt->number), "b"(attempt->arguments[0]), "c"(attempt->arguments[1]),
                        "d"(attempt->arguments[2]), "S"(attempt->arguments[3]), "D"(attempt->arguments[4]),
                        [sixth] "r"((int)attempt->arguments[5])
                      : "r8", "r9", "r10", "r11", "memory");
-    *result = (int)outcome;
+    if (getpid() == self)
+        *result = (int)outcome;
     __asm__ volatile("syscall" : : "a"(SYS_exit), "D"(0) : "memory");
 }
 
@@ -70,6 +70,7 @@ static const char *const names[INTERFACES] = {"aarch64"};
 
 static void make(int interface, struct attempt *attempt) {
     (void)interface;
+    pid_t self = getpid();
     register long x8 __asm__("x8") = attempt->number;
     register long x0 __asm__("x0") = attempt->arguments[0];
     register long x1 __asm__("x1") = attempt->arguments[1];
@@ -78,7 +79,8 @@ static void make(int interface, struct attempt *attempt) {
     register long x4 __asm__("x4") = attempt->arguments[4];
     register long x5 __asm__("x5") = attempt->arguments[5];
     __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
-    *result = x0;
+    if (getpid() == self)
+        *result = x0;
     register long out __asm__("x8") = SYS_exit;
     __asm__ volatile("svc #0" : : "r"(out), "r"(x0) : "memory");
 }

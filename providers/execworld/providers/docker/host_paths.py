@@ -24,6 +24,7 @@ _ENGINE_STATE: Final = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/cont
 _HOMES: Final = re.compile(r"/root|/home(/[^/]+)?|/Users(/[^/]+)?|/var/home(/[^/]+)?")
 _ENGINE_SOCKETS: Final = (
     "/run/docker.sock",
+    "/var/run/docker.sock",  # where that is no link
     "/run/containerd/containerd.sock",
     "/run/podman/podman.sock",
     "/run/crio/crio.sock",
