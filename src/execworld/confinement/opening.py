@@ -16,6 +16,7 @@ from execworld.confinement.mount_table import hide_everywhere, process_tables, r
 from execworld.confinement.paths import surveyed
 from execworld.confinement.place import CellDirectories, PathKind, Place
 from execworld.confinement.reporting import error_name, report
+from execworld.confinement.surroundings import NOTHING_GIVEN, GivenDimensions, add_up, enforced
 from execworld.confinement.survey import BatchRunner, survey
 from execworld.machine.cell import (
     AttachTree,
@@ -87,6 +88,7 @@ async def open_cell(
     known: dict[Layer, str],
     *,
     opener: CellOpener[MakerT, MachineT],
+    given: GivenDimensions = NOTHING_GIVEN,
 ) -> AsyncGenerator[ConfinedCell[MachineT]]:
     """A cell in which *policy*, whose paths are resolved, is enforced and proven.
 
@@ -94,14 +96,15 @@ async def open_cell(
         known: Layers that cannot be had in this place, and why; what is learned is added, so that the next view need
             not try again.
         opener: Opens the machine over the handle of the report.
+        given: What surrounds the place enforces of this policy, proven there.
 
     Raises:
         SandboxUnavailable: a required dimension cannot be enforced, or a probe contradicts. Nothing was left.
         ConfigurationError: the policy contradicts itself.
     """
-    compiled, made = await _made(machine, policy, place, directories, known)
+    compiled, made = await _made(machine, policy, place, directories, known, enforced(given))
     try:
-        enforcement = report(compiled, made)
+        enforcement = add_up(report(compiled, made), given)
         _refuse_missing(compiled, enforcement)
     except BaseException:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_DROP_TIMEOUT_S):
@@ -117,6 +120,7 @@ async def _made(
     place: Place,
     directories: CellDirectories,
     known: dict[Layer, str],
+    given: frozenset[Dimension],
 ) -> tuple[CompiledCell, CellReport]:
     mounts = await read_mounts(machine)
     policy = await hide_everywhere(machine, policy, mounts)
@@ -127,7 +131,7 @@ async def _made(
     without = dict(known)
     for _ in range(_MOST_ATTEMPTS):
         compiled = compile_cell(policy, place, directories, without, kinds)
-        _refuse_unenforceable(compiled)
+        _refuse_unenforceable(compiled, given)
         try:
             return compiled, await machine.make_cell(compiled.plan)
         except CellsUnsupported as error:
@@ -227,8 +231,8 @@ def _named(compiled: CompiledCell, step: object) -> str:
     return name if path is None else f"{name} {path.decode('utf-8', 'backslashreplace')}"
 
 
-def _refuse_unenforceable(compiled: CompiledCell) -> None:
-    missing = compiled.missing()
+def _refuse_unenforceable(compiled: CompiledCell, given: frozenset[Dimension]) -> None:
+    missing = tuple(dimension for dimension in compiled.missing() if dimension not in given)
     if missing:
         reasons = {dimension: compiled.claims[dimension].why_not for dimension in missing}
         raise _unavailable(reasons)
