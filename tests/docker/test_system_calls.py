@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import platform
-import shlex
-import shutil
-import subprocess
-import tarfile
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from execworld.machine.warden import WardenMachine, locate_warden, open_warden_machine, start_local_warden
+from execworld.machine.warden import WardenMachine
 from execworld.machine.world import WorldSettings, open_machine_world
-from execworld.providers.docker.seccomp import profile_json, program_filter
+from execworld.providers.docker.seccomp import program_filter
 from execworld.seams import OutputLimits, SandboxPolicy
 from execworld.seams.enforcement import Enforcement
 from execworld.seams.identity import Boundary, WorldIdentity
 
+from .contained import PLAIN, make_image, open_contained
 from .engines import Engine
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.anyio]
 
-SOURCE = Path(__file__).parent / "probes" / "system_calls.c"
 WHOLE = OutputLimits(head_bytes=1 << 20, tail_bytes=0)
-PLAIN = ("run", "--rm", "--network=none", "--log-driver=none", "--security-opt=no-new-privileges")
 
 # The profile follows the engine's documented default of today. Older engines differ from that in these calls.
 FOLLOWS = (29, 4, 2)
@@ -74,25 +67,8 @@ def outcomes(text: str) -> dict[Call, str]:
 
 @pytest.fixture(scope="module")
 def image(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """Nothing but the probe and a warden."""
-    compiler = shutil.which("musl-gcc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("the probe needs a C compiler: sh scripts/ci-tools brings one")
-    folder = tmp_path_factory.mktemp("probe")
-    probe = folder / "probe"
-    subprocess.run(
-        [compiler, "-static", "-O1", "-Wall", "-Wextra", "-Werror", "-o", probe, SOURCE], check=True
-    )
-    archive = folder / "image.tar"
-    with tarfile.open(archive, "w") as tar:
-        for name, content in (("probe", probe.read_bytes()), ("warden", locate_warden().read_bytes())):
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), 0o755
-            tar.addfile(entry, io.BytesIO(content))
-    with archive.open("rb") as content_of_image:
-        name = engine.docker("import", "-", stdin=content_of_image.fileno())
-    yield name
-    engine.docker("rmi", name)
+    with make_image(engine, tmp_path_factory.mktemp("image")) as name:
+        yield name
 
 
 @pytest.fixture(scope="module", params=["root", "user"])
@@ -104,20 +80,6 @@ def options(request: pytest.FixtureRequest) -> tuple[str, ...]:
 def by_default(engine: Engine, image: str, options: tuple[str, ...]) -> dict[Call, str]:
     # PID 1 is under rules of its own for signals, so the probe is a child of an init, as it is in a world.
     return outcomes(engine.docker(*PLAIN, "--init", *options, image, "/probe"))
-
-
-@asynccontextmanager
-async def open_machine(
-    engine: Engine, image: str, options: tuple[str, ...], folder: Path
-) -> AsyncGenerator[WardenMachine]:
-    profile = folder / "profile.json"
-    profile.write_text(profile_json())
-    command = ["docker", "--host", engine.url, *PLAIN, "-i", f"--security-opt=seccomp={profile}", *options]
-    script = folder / "run"
-    script.write_text(f"#!/bin/sh\nexec {shlex.join([*command, image, '/warden'])}\n")
-    script.chmod(0o755)
-    async with open_warden_machine(start_local_warden(script)) as machine:
-        yield machine
 
 
 async def view_of(machine: WardenMachine) -> dict[Call, str]:
@@ -135,7 +97,7 @@ async def view_of(machine: WardenMachine) -> dict[Call, str]:
 async def test_a_command_sees_what_it_would_see_by_default(
     engine: Engine, image: str, options: tuple[str, ...], by_default: dict[Call, str], tmp_path: Path
 ) -> None:
-    async with open_machine(engine, image, options, tmp_path) as machine:
+    async with open_contained(engine, image, options, tmp_path) as machine:
         await machine.restrict_programs(program_filter(platform.machine(), administrator=False))
         view = await view_of(machine)
     assert view.keys() == by_default.keys()
@@ -150,7 +112,7 @@ async def test_without_the_filter_more_is_seen(
     engine: Engine, image: str, options: tuple[str, ...], by_default: dict[Call, str], tmp_path: Path
 ) -> None:
     """The twin: the comparison notices what the profile allows to the warden."""
-    async with open_machine(engine, image, options, tmp_path) as machine:
+    async with open_contained(engine, image, options, tmp_path) as machine:
         view = await view_of(machine)
     different = {call for call in view if view[call] != by_default[call] and not call.was_changed}
     new_user = (
