@@ -3,6 +3,7 @@
 #include "batch.h"
 #include "facts.h"
 #include "limits.h"
+#include "lock.h"
 #include "lockdown.h"
 #include "protocol.h"
 #include "reply.h"
@@ -90,22 +91,40 @@ static bool fail(struct making *making, enum cell_outcome outcome, int error) {
     return false;
 }
 
-/* 0, or an errno; ECONNRESET at the end. The descriptor does not block. */
-static int transfer(struct making *making, int fd, void *data, size_t size, bool out) {
+/* 0 when the descriptor, which does not block, is ready; else an errno. */
+static int await(const struct making *making, int fd, short events) {
+    struct pollfd poll_fd = {.fd = fd, .events = events};
+    int ready = RETRY(poll(&poll_fd, 1, time_left(making)));
+    return ready > 0 ? 0 : ready == 0 ? ETIMEDOUT : errno;
+}
+
+/* 0, or an errno; likewise below, where ECONNRESET is the end. */
+static int give(const struct making *making, const void *data, size_t size) {
+    const uint8_t *at = data;
+    while (size > 0) {
+        ssize_t count = RETRY(send(making->stream, at, size, MSG_NOSIGNAL | MSG_DONTWAIT));
+        if (count < 0 && errno != EAGAIN)
+            return errno;
+        int error = count < 0 ? await(making, making->stream, POLLOUT) : 0;
+        if (error != 0)
+            return error;
+        at += count < 0 ? 0 : count;
+        size -= count < 0 ? 0 : (size_t)count;
+    }
+    return 0;
+}
+
+static int take(const struct making *making, int fd, void *data, size_t size) {
     uint8_t *at = data;
     while (size > 0) {
-        ssize_t count = out ? RETRY(send(fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT)) : RETRY(read(fd, at, size));
+        ssize_t count = RETRY(read(fd, at, size));
         if (count == 0 || (count < 0 && errno != EAGAIN))
             return count == 0 ? ECONNRESET : errno;
-        if (count > 0) {
-            at += count;
-            size -= (size_t)count;
-            continue;
-        }
-        struct pollfd poll_fd = {.fd = fd, .events = out ? POLLOUT : POLLIN};
-        int ready = RETRY(poll(&poll_fd, 1, time_left(making)));
-        if (ready <= 0)
-            return ready == 0 ? ETIMEDOUT : errno;
+        int error = count < 0 ? await(making, fd, POLLIN) : 0;
+        if (error != 0)
+            return error;
+        at += count < 0 ? 0 : count;
+        size -= count < 0 ? 0 : (size_t)count;
     }
     return 0;
 }
@@ -129,7 +148,7 @@ static int probe_unconfined(struct making *making) {
     int error = child < 0 ? errno : 0;
     close(ends[1]);
     if (error == 0)
-        error = transfer(making, ends[0], making->attempts, size, false);
+        error = take(making, ends[0], making->attempts, size);
     close(ends[0]);
     if (error != 0) {
         if (child > 0)
@@ -150,10 +169,9 @@ static int probe_unconfined(struct making *making) {
 /* The supervisor's first note: whether the program was executed. */
 static int await_note(struct making *making, struct spawned *spawned) {
     struct note note;
-    struct pollfd poll_fd = {.fd = spawned->control, .events = POLLIN};
-    int ready = RETRY(poll(&poll_fd, 1, time_left(making)));
-    if (ready <= 0)
-        return ready == 0 ? ETIMEDOUT : errno;
+    int error = await(making, spawned->control, POLLIN);
+    if (error != 0)
+        return error;
     ssize_t size = RETRY(recv(spawned->control, &note, sizeof note, MSG_DONTWAIT));
     if (size < (ssize_t)offsetof(struct note, survivors) || note.type != NOTE_STARTED)
         return ECHILD;
@@ -211,20 +229,24 @@ static bool start(struct making *making) {
 }
 
 static bool converse(struct making *making) {
-    struct cell_order order = {(uint32_t)making->size};
-    int error = transfer(making, making->stream, &order, sizeof order, true);
+    struct restriction restriction = lock_restriction();
+    struct cell_order order = {
+        (uint32_t)making->size, (uint32_t)restriction.filter.size, restriction.capabilities};
+    int error = give(making, &order, sizeof order);
     if (error == 0)
-        error = transfer(making, making->stream, making->message, making->size, true);
+        error = give(making, making->message, making->size);
     if (error == 0)
-        error = transfer(making, making->stream, &making->set.where, sizeof making->set.where, true);
+        error = give(making, restriction.filter.data, restriction.filter.size);
+    if (error == 0)
+        error = give(making, &making->set.where, sizeof making->set.where);
     /* One that fails says so although it has not read everything. */
     if (error == 0 || error == EPIPE || error == ECONNRESET)
-        error = transfer(making, making->stream, &making->report, sizeof making->report, false);
+        error = take(making, making->stream, &making->report, sizeof making->report);
     if (error != 0)
         return fail(making, CELL_START, error);
     if (making->report.outcome != CELL_RUNNING)
         return false;
-    error = transfer(making, making->stream, making->attempts, making->plan.probe_count * sizeof making->attempts[0], false);
+    error = take(making, making->stream, making->attempts, making->plan.probe_count * sizeof making->attempts[0]);
     return error == 0 || fail(making, CELL_START, error);
 }
 

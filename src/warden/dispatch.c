@@ -4,8 +4,11 @@
 #include "cgroup.h"
 #include "facts.h"
 #include "link.h"
+#include "lockdown.h"
+#include "plan.h"
 #include "process.h"
 #include "reply.h"
+#include "supervisors.h"
 #include "sys.h"
 #include "terminal.h"
 #include "watch.h"
@@ -390,6 +393,22 @@ static bool on_hello(struct cursor *body) {
     return true;
 }
 
+static bool on_restrict(uint64_t id, struct cursor *body) {
+    struct restriction restriction;
+    restriction.capabilities = take_u64(body);
+    restriction.filter = take_bytes(body);
+    size_t size = restriction.filter.size;
+    if (!cursor_done(body))
+        return false;
+    if (cell_inside())
+        reply_status(id, EPERM);
+    else if (size % INSTRUCTION_SIZE || size / INSTRUCTION_SIZE > PLAN_MOST_FILTER)
+        reply_status(id, EINVAL);
+    else
+        reply_status(id, (uint16_t)supervisors_restrict(restriction));
+    return true;
+}
+
 static bool on_request(uint8_t type, uint64_t id, struct cursor *body) {
     switch (type) {
     case MESSAGE_SEND:
@@ -399,6 +418,7 @@ static bool on_request(uint8_t type, uint64_t id, struct cursor *body) {
     case MESSAGE_RESIZE:
     case MESSAGE_FOREGROUND: return on_process_request(type, id, body);
     case MESSAGE_RELEASE: return on_release(id, body);
+    case MESSAGE_RESTRICT: return on_restrict(id, body);
     case MESSAGE_MAKE_CELL: return cell_on_make(id, body->at, (size_t)(body->end - body->at));
     case MESSAGE_DROP_CELL: return cell_on_drop(id, body);
     default: break;

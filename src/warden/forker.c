@@ -26,15 +26,20 @@ struct outcome {
     int error;
 };
 
-static int caller_end = -1;
-static int forker_end = -1;
+struct forker {
+    int caller_end;
+    int end;
+};
+
+static struct forker first = {-1, -1}, second = {-1, -1};
+static bool used, restricted;
 
 union passed {
     struct cmsghdr header;
     uint8_t space[CMSG_SPACE(FORKER_MOST_FDS * sizeof(int))];
 };
 
-static void fork_for(struct request *request, const int *received, int received_count) {
+static void fork_for(int end, struct request *request, const int *received, int received_count) {
     struct outcome outcome = {.pid = -1, .error = EMFILE};
     int fds[FORKER_MOST_FDS], wanted = 0;
     for (int index = 0; index < request->count; index++) {
@@ -52,19 +57,19 @@ static void fork_for(struct request *request, const int *received, int received_
     }
     for (int index = 0; index < received_count; index++)
         close(received[index]);
-    (void)RETRY(send(forker_end, &outcome, sizeof outcome, MSG_NOSIGNAL));
+    (void)RETRY(send(end, &outcome, sizeof outcome, MSG_NOSIGNAL));
 }
 
-static void *forker(void *nothing) {
-    (void)nothing;
+static void *forker(void *argument) {
+    const int end = ((const struct forker *)argument)->end;
     struct outcome ready = {.error = sys_unshare_descriptors() < 0 ? errno : 0};
     /* The link among them: it would not end with the loop's. */
-    int kept[] = {forker_end, facts_null(), cgroup_parent(), lock_ruleset()};
+    int kept[] = {end, facts_null(), cgroup_parent(), lock_ruleset()};
     if (ready.error == 0 && lock_inherited() < 0)
         ready.error = errno;
     if (ready.error == 0)
         close_all_but(kept, sizeof kept / sizeof kept[0]);
-    if (RETRY(send(forker_end, &ready, sizeof ready, MSG_NOSIGNAL)) < 0 || ready.error != 0)
+    if (RETRY(send(end, &ready, sizeof ready, MSG_NOSIGNAL)) < 0 || ready.error != 0)
         return NULL;
     for (;;) {
         struct request *request;
@@ -72,7 +77,7 @@ static void *forker(void *nothing) {
         struct iovec part = {&request, sizeof request};
         struct msghdr message = {
             .msg_iov = &part, .msg_iovlen = 1, .msg_control = &passed, .msg_controllen = sizeof passed};
-        ssize_t size = RETRY(recvmsg(forker_end, &message, MSG_CMSG_CLOEXEC));
+        ssize_t size = RETRY(recvmsg(end, &message, MSG_CMSG_CLOEXEC));
         if (size != (ssize_t)sizeof request)
             return NULL;
         int fds[FORKER_MOST_FDS], count = 0;
@@ -81,16 +86,23 @@ static void *forker(void *nothing) {
             count = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
             memcpy(fds, CMSG_DATA(header), (size_t)count * sizeof(int));
         }
-        fork_for(request, fds, count);
+        fork_for(end, request, fds, count);
     }
 }
 
-int forker_start(void) {
+/* Until it has a table of its own, the two share this one: what is closed or opened here would be in its way. */
+static int await_ready(const struct forker *one) {
+    struct outcome ready;
+    ssize_t size = RETRY(recv(one->caller_end, &ready, sizeof ready, 0));
+    return size == (ssize_t)sizeof ready ? ready.error : EPIPE;
+}
+
+static int start(struct forker *one) {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return -1;
-    caller_end = ends[0];
-    forker_end = ends[1];
+    one->caller_end = ends[0];
+    one->end = ends[1];
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -99,25 +111,28 @@ int forker_start(void) {
     pthread_attr_setstacksize(&attributes, STACK_SIZE);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_t thread;
-    int error = pthread_create(&thread, &attributes, forker, NULL);
+    int error = pthread_create(&thread, &attributes, forker, one);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error != 0) {
-        errno = error;
-        return -1;
-    }
-    /* Until it has a table of its own, the two share this one: what is closed or opened here would be in its way. */
-    struct outcome ready;
-    ssize_t size = RETRY(recv(caller_end, &ready, sizeof ready, 0));
-    if (size != (ssize_t)sizeof ready || ready.error != 0) {
-        errno = size == (ssize_t)sizeof ready ? ready.error : EPIPE;
-        return -1;
-    }
-    close(forker_end);
-    return 0;
+    if (error == 0)
+        error = await_ready(one);
+    close(one->end); /* else nobody would ever see the end of one that failed */
+    errno = error;
+    return error == 0 ? 0 : -1;
 }
 
-pid_t forker_fork(const int *fds, int count, void (*main)(void *argument, const int *fds), void *argument) {
+int forker_start(void) { return start(&first); }
+
+bool forker_untouched(void) { return !used && !restricted; }
+
+int forker_restrict(void) {
+    restricted = true; /* whatever comes of it */
+    return start(&second);
+}
+
+pid_t forker_fork(bool cell, const int *fds, int count, void (*main)(void *argument, const int *fds), void *argument) {
+    const int caller_end = restricted && !cell ? second.caller_end : first.caller_end;
+    used = true;
     struct request request = {main, argument, fds, count};
     const struct request *address = &request;
     int given[FORKER_MOST_FDS], given_count = 0;

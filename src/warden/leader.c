@@ -77,9 +77,10 @@ static int set_up(const struct start *start) {
         errno = ESRCH;
         return -1;
     }
-    if (command->limits_of_cell)
-        limits_enter(command->limits_of_cell);
-    return lock_after_ids();
+    if (!command->limits_of_cell)
+        return lock_after_ids();
+    limits_enter(command->limits_of_cell);
+    return 0;
 }
 
 static void execute(const struct command *command) {

@@ -19,9 +19,11 @@ static struct {
     uint64_t capabilities;
     int ruleset;
     struct slice filter;
+    struct restriction restriction;
+    bool restricted;
     const struct limit *limits;
     uint32_t limit_count;
-} lock = {.ruleset = -1};
+} lock = {.ruleset = -1, .restriction = {.capabilities = UINT64_MAX}};
 
 void lock_set(const struct plan *plan, int ruleset) {
     lock.set = true;
@@ -34,6 +36,13 @@ void lock_set(const struct plan *plan, int ruleset) {
 }
 
 int lock_ruleset(void) { return lock.ruleset; }
+
+void lock_restrict(struct restriction restriction) {
+    lock.restriction = restriction;
+    lock.restricted = true;
+}
+
+struct restriction lock_restriction(void) { return lock.restriction; }
 
 /* ---- capabilities ---- */
 
@@ -120,10 +129,17 @@ static int lower_limit(const struct limit *limit) {
     return (int)syscall(SYS_prlimit64, 0, limit->resource, least, NULL);
 }
 
+/* Of programs. All of them where nobody takes any. */
+static uint64_t capabilities_left(void) {
+    return lock.restriction.capabilities & (lock.has_capabilities ? lock.capabilities : UINT64_MAX);
+}
+
 int lock_inherited(void) {
-    if (lock.has_capabilities && lower_bounding_set(lock.capabilities) < 0)
+    if (capabilities_left() != UINT64_MAX && lower_bounding_set(capabilities_left()) < 0)
         return -1;
-    return lock.filter.size ? filter_apply(lock.filter) : 0;
+    if (lock.filter.size && filter_apply(lock.filter) < 0)
+        return -1;
+    return lock.restriction.filter.size ? filter_apply(lock.restriction.filter) : 0;
 }
 
 int lock_own_files(void) {
@@ -141,9 +157,9 @@ int lock_before_ids(void) {
 }
 
 int lock_after_ids(void) {
-    if (!lock.set)
+    if (!lock.set && !lock.restricted)
         return 0;
-    if (lock.has_capabilities && lower_own(lock.capabilities) < 0)
+    if (capabilities_left() != UINT64_MAX && lower_own(capabilities_left()) < 0)
         return -1;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -1;

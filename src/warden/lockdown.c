@@ -309,12 +309,22 @@ static void try_lock(void) {
     }
 }
 
+static void receive_restriction(const struct cell_order *order) {
+    bool fits = order->filter_size <= PLAN_MOST_FILTER * INSTRUCTION_SIZE;
+    uint8_t *filter = fits ? malloc(order->filter_size + 1u) : NULL;
+    if (!filter)
+        _exit(1);
+    read_whole(filter, order->filter_size);
+    lock_restrict((struct restriction){order->capabilities, {filter, order->filter_size}});
+}
+
 static void receive_plan(void) {
     struct cell_order order;
     read_whole(&order, sizeof order);
     if (order.plan_size > MAX_BODY || !(cell.message = malloc(order.plan_size + 1u)))
         _exit(1);
     read_whole(cell.message, order.plan_size);
+    receive_restriction(&order);
     read_whole(&cell.targets, sizeof cell.targets);
     int error = plan_decode(&cell.plan, cell.message, order.plan_size);
     cell.pins = calloc(cell.plan.pin_count + 1u, sizeof *cell.pins);

@@ -6,9 +6,11 @@
 
 enum cell_outcome { CELL_RUNNING, CELL_START, CELL_STEP, CELL_LOCK, CELL_TARGETS };
 
-/* To the cell: this, the plan, struct targets. */
+/* To the cell: this, the plan, the filter of the restriction of its world, struct targets. */
 struct cell_order {
     uint32_t plan_size;
+    uint32_t filter_size;
+    uint64_t capabilities;
 };
 
 /* From it; then, when it runs, one struct attempt for each probe. */

@@ -140,7 +140,7 @@ static void make_room(void) {
 pid_t helper_fork(const int *fds, int count, void (*main)(void *argument, const int *fds), void *argument) {
     supervisors_lock();
     make_room();
-    pid_t child = forker_fork(fds, count, main, argument);
+    pid_t child = forker_fork(false, fds, count, main, argument);
     int error = errno;
     if (child > 0)
         known[known_count++] = child;
@@ -161,6 +161,25 @@ void supervisor_resume(pid_t pid) {
     if (supervisor_known(pid))
         kill(pid, SIGCONT);
     supervisors_unlock();
+}
+
+int supervisors_restrict(struct restriction restriction) {
+    uint8_t *copy = malloc(restriction.filter.size + 1u);
+    if (!copy)
+        abort();
+    if (restriction.filter.size)
+        memcpy(copy, restriction.filter.data, restriction.filter.size);
+    restriction.filter.data = copy;
+    supervisors_lock();
+    int error = EBUSY;
+    if (forker_untouched()) {
+        lock_restrict(restriction);
+        error = forker_restrict() < 0 ? errno : 0;
+        copy = NULL;
+    }
+    supervisors_unlock();
+    free(copy);
+    return error;
 }
 
 enum { GIVEN_CONTROL, GIVEN_CGROUP, GIVEN_EXECUTABLE, GIVEN_STANDARD, GIVEN_LIMITS = GIVEN_STANDARD + 3 };
@@ -208,7 +227,7 @@ int supervisor_fork(struct command *command, struct spawned *spawned) {
     struct birth birth = {command, getpid()};
     supervisors_lock();
     make_room();
-    spawned->supervisor = forker_fork(fds, GIVEN_COUNT, be_supervisor, &birth);
+    spawned->supervisor = forker_fork(command->limits_of_cell != NULL, fds, GIVEN_COUNT, be_supervisor, &birth);
     int status = spawned->supervisor < 0 ? errno : 0;
     if (status == 0)
         known[known_count++] = spawned->supervisor;

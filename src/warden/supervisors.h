@@ -3,6 +3,7 @@
 #ifndef WARDEN_SUPERVISORS_H
 #define WARDEN_SUPERVISORS_H
 
+#include "lock.h"
 #include "spawn.h"
 
 #include <stdbool.h>
@@ -14,6 +15,9 @@ int supervisor_start(struct command *command, struct spawned *spawned);
 int supervisor_fork(struct command *command, struct spawned *spawned);
 /* A child that is no supervisor and ends soon by itself; as forker_fork. */
 pid_t helper_fork(const int *fds, int count, void (*main)(void *argument, const int *fds), void *argument);
+/* Puts all of them but those of cells, and all that they start, under a restriction, which is copied. An errno; EBUSY when
+ * anything was started before. */
+int supervisors_restrict(struct restriction restriction);
 /* A child of either sort, unless it was reaped already. */
 void helper_kill(pid_t pid);
 /* What a program stopped goes on at once: one that is stopped answers no order, and has not even said that it started. */

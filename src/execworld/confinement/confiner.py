@@ -12,6 +12,7 @@ from execworld.confinement.obstacle import Obstacle
 from execworld.confinement.opening import open_cell
 from execworld.confinement.place import CellDirectories, Place
 from execworld.confinement.reporting import enforceable
+from execworld.confinement.surroundings import NOTHING_GIVEN, Surroundings
 from execworld.machine.base import Machine
 from execworld.machine.confining import Cell, PrivateDirectories
 from execworld.machine.warden import open_cell_machine
@@ -28,11 +29,16 @@ _NOT_SHARED: Final = {
 
 
 class CellConfiner:
-    """A `Confiner` for the machines of one place. Remembers which layers cannot be had there."""
+    """A `Confiner` for the machines of one place. Remembers which layers cannot be had there.
 
-    def __init__(self, facts: WardenFacts) -> None:
+    Args:
+        surroundings: What holds for every program of the place whatever a cell does.
+    """
+
+    def __init__(self, facts: WardenFacts, surroundings: Surroundings | None = None) -> None:
         self._place = Place.of(facts)
         self._known: dict[Layer, Obstacle] = {}
+        self._surroundings = surroundings
 
     @property
     def enforceable(self) -> frozenset[Dimension]:
@@ -48,8 +54,9 @@ class CellConfiner:
         self, machine: Machine, policy: SandboxPolicy, directories: PrivateDirectories
     ) -> AsyncGenerator[Cell]:
         own = CellDirectories(directories.temp, directories.cache, directories.scratch)
+        given = NOTHING_GIVEN if self._surroundings is None else self._surroundings(policy)
         async with open_cell(
-            machine, policy, self._place, own, self._known, opener=open_cell_machine
+            machine, policy, self._place, own, self._known, opener=open_cell_machine, given=given
         ) as cell:
             layers = cell.compiled.situation.layers
             temp = ("temp",) if "TMPDIR" in cell.environment else ()

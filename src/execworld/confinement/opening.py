@@ -18,6 +18,7 @@ from execworld.confinement.obstacle import Obstacle, common_reason, reason_of_er
 from execworld.confinement.paths import surveyed
 from execworld.confinement.place import CellDirectories, PathKind, Place
 from execworld.confinement.reporting import enforcement_of, error_name, proven
+from execworld.confinement.surroundings import NOTHING_GIVEN, GivenDimensions, add_up, enforced
 from execworld.confinement.survey import BatchRunner, survey
 from execworld.machine.cell import (
     AttachTree,
@@ -89,6 +90,7 @@ async def open_cell(
     known: dict[Layer, Obstacle],
     *,
     opener: CellOpener[MakerT, MachineT],
+    given: GivenDimensions = NOTHING_GIVEN,
 ) -> AsyncGenerator[ConfinedCell[MachineT]]:
     """A cell in which *policy*, whose paths are resolved, is enforced and proven.
 
@@ -96,21 +98,22 @@ async def open_cell(
         known: Layers that cannot be had in this place, and why; what is learned is added, so that the next view need
             not try again.
         opener: Opens the machine over the handle of the report.
+        given: What surrounds the place enforces of this policy, proven there.
 
     Raises:
         SandboxUnavailable: a required dimension cannot be enforced, or a probe contradicts. Nothing was left.
         ConfigurationError: the policy contradicts itself.
     """
-    compiled, made = await _made(machine, policy, place, directories, known)
+    compiled, made = await _made(machine, policy, place, directories, known, enforced(given))
     try:
         claims = proven(compiled, made)
-        _refuse_missing(compiled, claims)
+        _refuse_missing(compiled, claims, enforced(given))
     except BaseException:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_DROP_TIMEOUT_S):
             await machine.drop_cell(made.handle)
         raise
     async with opener(machine, made) as inner:
-        enforcement = enforcement_of(compiled, claims)
+        enforcement = add_up(enforcement_of(compiled, claims), given)
         yield ConfinedCell(inner, enforcement, compiled.environment, compiled)
 
 
@@ -120,6 +123,7 @@ async def _made(
     place: Place,
     directories: CellDirectories,
     known: dict[Layer, Obstacle],
+    given: frozenset[Dimension],
 ) -> tuple[CompiledCell, CellReport]:
     mounts = await read_mounts(machine)
     policy = await hide_everywhere(machine, policy, mounts)
@@ -130,7 +134,7 @@ async def _made(
     without = dict(known)
     for _ in range(_MOST_ATTEMPTS):
         compiled = compile_cell(policy, place, directories, without, kinds)
-        _refuse_missing(compiled, compiled.claims)
+        _refuse_missing(compiled, compiled.claims, given)
         try:
             return compiled, await machine.make_cell(compiled.plan)
         except CellsUnsupported as error:
@@ -232,8 +236,10 @@ def _named(compiled: CompiledCell, step: object) -> str:
     return name if path is None else f"{name} {path.decode('utf-8', 'backslashreplace')}"
 
 
-def _refuse_missing(compiled: CompiledCell, claims: Mapping[Dimension, Claim]) -> None:
-    lacking = missing(compiled.policy, claims)
+def _refuse_missing(
+    compiled: CompiledCell, claims: Mapping[Dimension, Claim], given: frozenset[Dimension]
+) -> None:
+    lacking = tuple(dimension for dimension in missing(compiled.policy, claims) if dimension not in given)
     if not lacking:
         return
     lines = "; ".join(f"{dimension} ({claims[dimension].why_not})" for dimension in lacking)

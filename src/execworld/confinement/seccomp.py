@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from execworld.confinement.syscalls import ARCHITECTURES, ONLY_ON_X86, Architecture
+from execworld.confinement.syscalls import ARCHITECTURES, COMPATIBLE, ONLY_ON_X86, Architecture
 
 _LOAD_WORD: Final = 0x20  # BPF_LD | BPF_W | BPF_ABS
+_JUMP: Final = 0x05  # BPF_JMP | BPF_JA
 _JUMP_EQUAL: Final = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
 _JUMP_SET: Final = 0x45  # BPF_JMP | BPF_JSET | BPF_K
 _AND: Final = 0x54  # BPF_ALU | BPF_AND | BPF_K
@@ -103,10 +104,39 @@ def assemble(rules: Sequence[Rule], arch: str) -> bytes:
     for rule in rules:
         program += _assembled(rule, architecture)
     program.append((_RETURN, 0, 0, _ALLOW))
-    return b"".join(_INSTRUCTION.pack(*instruction) for instruction in program)
+    return _packed(program)
+
+
+def assemble_for_all(rules: Sequence[Rule], arch: str) -> bytes:
+    """A filter that also lets programs of the compatible architectures run, under the same *rules*.
+
+    Numbers of x32 mean what those of x86_64 mean. Rules look at no argument.
+    """
+    program: list[_Instruction] = []
+    for architecture in (ARCHITECTURES[arch], *COMPATIBLE[arch]):
+        own = [(_LOAD_WORD, 0, 0, _NUMBER)]
+        if architecture.foreign_bit:
+            own.append((_AND, 0, 0, _WORD & ~architecture.foreign_bit))
+        for rule in rules:
+            if rule.tests:
+                raise ValueError(f"a rule for all architectures looks at no argument: {rule}")
+            own += _assembled(rule, architecture)
+        own.append((_RETURN, 0, 0, _ALLOW))
+        program += [
+            (_LOAD_WORD, 0, 0, _ARCH),
+            (_JUMP_EQUAL, 1, 0, architecture.audit),
+            (_JUMP, 0, 0, len(own)),
+            *own,
+        ]
+    program.append((_RETURN, 0, 0, _KILL_PROCESS))
+    return _packed(program)
 
 
 _Instruction = tuple[int, int, int, int]
+
+
+def _packed(program: Sequence[_Instruction]) -> bytes:
+    return b"".join(_INSTRUCTION.pack(*instruction) for instruction in program)
 
 
 def _assembled(rule: Rule, architecture: Architecture) -> list[_Instruction]:

@@ -139,4 +139,10 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
     ),
 }
 
+COMPATIBLE: Final[Mapping[str, tuple[Architecture, ...]]] = {
+    "x86_64": (Architecture(audit=0x4000_0003, numbers=_COMMON | {"mount": 21, "unshare": 310}),),
+    "aarch64": (Architecture(audit=0x4000_0028, numbers=_COMMON | {"mount": 21, "unshare": 337}),),
+}
+"""What else the kernel runs programs of: i386, and 32-bit ARM. Only what the filters for all of them name."""
+
 ONLY_ON_X86: Final = frozenset({"iopl", "ioperm"})

@@ -12,6 +12,7 @@ import pytest
 from execworld.confinement import CellDirectories, ConfinedCell, Layer, Obstacle, Place, open_cell
 from execworld.confinement.obstacle import common_reason, joined, reason_of_error
 from execworld.confinement.reporting import error_name
+from execworld.confinement.surroundings import Given
 from execworld.machine.batch import Batch, BatchFailed, Results, StepError
 from execworld.machine.cell import (
     CellFailed,
@@ -169,6 +170,34 @@ async def test_a_failed_step_costs_its_layer_and_the_next_view_knows(
     machine.dropped.clear()
     await opened(machine, place, directories, known)
     assert len(machine.plans) == 3
+
+
+LIMITED = replace(POLICY, limits=ResourceLimits(memory_bytes=1 << 20))
+
+
+async def test_what_surrounds_the_place_holds_where_no_layer_can(
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
+) -> None:
+    place = replace(place, cgroup=0)
+    machine = ScriptedMachine()
+    error = await refused(machine, place, directories, known, LIMITED)
+    assert error.missing == ("limit.memory",)
+    given = {Dimension.LIMIT_MEMORY: Given(EnforcementState.ENFORCED, "container")}
+    async with open_cell(machine, LIMITED, place, directories, known, opener=opener, given=given) as cell:
+        entry = cell.enforcement.entries[Dimension.LIMIT_MEMORY]
+    assert (entry.state, entry.by, entry.required) == (EnforcementState.ENFORCED, "container", True)
+
+
+async def test_what_surrounds_the_place_in_part_satisfies_nothing(
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
+) -> None:
+    place = replace(place, cgroup=0)
+    given = {Dimension.LIMIT_MEMORY: Given(EnforcementState.PARTIAL, "container", "could not be verified")}
+    with pytest.raises(SandboxUnavailable, match=r"limit\.memory"):
+        async with open_cell(
+            ScriptedMachine(), LIMITED, place, directories, known, opener=opener, given=given
+        ):
+            raise AssertionError("opened")
 
 
 async def test_without_namespaces_landlock_and_filters_do(

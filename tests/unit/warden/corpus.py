@@ -154,6 +154,12 @@ def sessions() -> dict[str, bytes]:
             request(d.MAKE_CELL, 2, p.Plan().encode()),
             request(d.DROP_CELL, 3, u64(FIRST)),
         ),
+        "restrict": session(
+            request(d.RESTRICT, 1, u64(2**64 - 1) + r.blob(p.deny(1, 2))),
+            batch(2, spawn),
+            request(d.RESTRICT, 3, u64(0) + r.blob(b"")),
+            request(d.MAKE_CELL, 4, p.Plan().encode()),
+        ),
         "cell-probes": session(
             request(d.MAKE_CELL, 1, tried.encode()),
             request(d.MAKE_CELL, 2, p.Plan(probes=[(13, b"")], scratch=b"/tmp", timeout_ms=900).encode()),

@@ -32,7 +32,7 @@ from .records import (
 VERSION = 2
 HELLO, BATCH, SEND, CLOSE_INPUT, SIGNAL, KILL_TREE, RESIZE, FOREGROUND = range(1, 9)
 RELEASE, PING, FACTS, CREDIT, CANCEL, CLOSE = range(9, 15)
-MAKE_CELL, DROP_CELL = 0x10, 0x11
+MAKE_CELL, DROP_CELL, RESTRICT = 0x10, 0x11, 0x12
 FACTS_HELLO, REPLY, DATA, EXIT, TREE_GONE, INPUT_CLOSED, ENDING = range(0x80, 0x87)
 MORE = 1
 LEADER, TREE, FOREGROUND_GROUP = range(3)
@@ -352,6 +352,14 @@ class Warden:
     def wait_gone(self, name: int, deadline_s: float = DEADLINE_S) -> int:
         self.until(lambda: name in self.gone, "no TREE_GONE came", deadline_s)
         return self.gone[name]
+
+    def output(self, op: Op, name: int = 1) -> tuple[int, str]:
+        """Exit status and what the command wrote."""
+        handle, _ = self.spawn(op)
+        text = self.read_all(handle, name)
+        ended = self.wait_exit(handle)
+        self.wait_gone(handle)
+        return ended.raw >> 8 if ended.raw & 0x7F == 0 else -(ended.raw & 0x7F), text.decode(errors="replace")
 
     def kill_tree(self, name: int) -> Report:
         reader = self.call(KILL_TREE, u64(name))

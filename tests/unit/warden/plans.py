@@ -15,7 +15,7 @@ from pathlib import Path
 
 from . import driver as d
 from .driver import Report, Warden
-from .records import Op, Reader, blob, listed, u8, u16, u32, u64
+from .records import Reader, blob, listed, u8, u16, u32, u64
 
 NEWNS, NEWIPC, NEWUSER, NEWNET = 0x0002_0000, 0x0800_0000, 0x1000_0000, 0x4000_0000
 READ_ONLY, NO_SETUID, NO_DEVICES, NO_EXECUTE = 1, 2, 4, 8
@@ -237,14 +237,6 @@ class Cell(Warden):
     def readable(self, timeout_s: float) -> bool:
         stream = self.outer.stream(self.cell_handle)
         return bool(stream.data) or stream.ended or self.outer.readable(timeout_s)
-
-    def output(self, op: Op, name: int = 1) -> tuple[int, str]:
-        """Exit status and what the command wrote."""
-        handle, _ = self.spawn(op)
-        text = self.read_all(handle, name)
-        ended = self.wait_exit(handle)
-        self.wait_gone(handle)
-        return ended.raw >> 8 if ended.raw & 0x7F == 0 else -(ended.raw & 0x7F), text.decode(errors="replace")
 
     def close_ends(self) -> None:
         self.socket.close()

@@ -40,6 +40,7 @@ class HostMessage(IntEnum):
     CLOSE = 0x0E
     MAKE_CELL = 0x10
     DROP_CELL = 0x11
+    RESTRICT = 0x12
 
 
 class WardenMessage(IntEnum):

@@ -53,7 +53,8 @@ from execworld.machine.warden.link import Link
 from execworld.machine.warden.numbers import linux_signal
 from execworld.machine.warden.sending import InputPipe, InputSender
 from execworld.machine.warden.transport import LinkEnd
-from execworld.machine.warden.wire import Cursor, Malformed
+from execworld.machine.warden.wire import Cursor, Malformed, byte_string
+from execworld.seams.errors import SandboxReason, SandboxUnavailable
 from execworld.seams.results import KillMethod, TreeReport
 
 ValueT = TypeVar("ValueT")
@@ -64,6 +65,7 @@ _DATA: Final = struct.Struct("<QBBH")
 _WINDOWED, _END = 1, 2
 _CELL_CREDIT_BYTES: Final = 4 * 1024 * 1024
 """What a cell may send ahead beyond the credit of any stream: all that it says shares one, which is always read."""
+ALL_CAPABILITIES: Final = 2**64 - 1
 _NO_REPORT: Final = TreeReport(gone=False, method=KillMethod.NOT_NEEDED)
 
 
@@ -328,6 +330,34 @@ class WardenMachine(Machine):
         return state
 
     # Cells
+
+    async def restrict_programs(self, program: bytes, *, capabilities: int = ALL_CAPABILITIES) -> None:
+        """Put everything that is started from now on, in cells too, under the seccomp filter *program*.
+
+        Once, and before anything else is asked of the machine.
+
+        Args:
+            program: May be empty: no filter.
+            capabilities: Mask of those that programs keep of what the warden has.
+
+        Raises:
+            SandboxUnavailable: it could not be done. Nothing will run unrestricted, nor should anything be run.
+        """
+        status, _ = await self._link.call(
+            HostMessage.RESTRICT,
+            struct.pack("<Q", capabilities) + byte_string(program),
+            partial(_with_status, _nothing, None),
+            op="machine.restrict_programs",
+            effects=True,
+        )
+        if status:
+            raise SandboxUnavailable(
+                "what the world's programs are to be kept from could not be set up: "
+                f"{errno.errorcode.get(status, str(status))}",
+                reason=SandboxReason.SETUP_FAILED,
+                op="world.open",
+                world=self.world_id,
+            )
 
     async def make_cell(self, plan: CellPlan) -> CellReport:
         outcome = await self._link.call(

@@ -1,0 +1,1 @@
+"""Worlds in containers: made from an image, or joined."""
