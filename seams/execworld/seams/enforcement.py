@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
+
+from execworld.seams.values import value_class
 
 
 class Dimension(StrEnum):
@@ -36,7 +38,7 @@ class EnforcementState(StrEnum):
     ABSENT = "absent"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class DimensionEnforcement:
     """One row of the report.
 
@@ -55,7 +57,7 @@ class DimensionEnforcement:
     why_not: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Enforcement:
     """The proven enforcement of one view, one entry a dimension. A dimension without an entry is absent."""
 

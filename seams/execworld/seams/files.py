@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
+
+from execworld.seams.values import value_class
 
 
 class FileKind(StrEnum):
@@ -24,7 +25,7 @@ class FileKind(StrEnum):
 _VERSION_FORM: Final = re.compile(r"v1-([0-9a-f]+)-([0-9a-f]+)-([0-9a-f]+)-(-?[0-9a-f]+)-(-?[0-9a-f]+)")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FileVersion:
     """Identifies one state of one file: equal exactly when the file was not replaced or changed in between.
 
@@ -61,7 +62,7 @@ Expectation: TypeAlias = "FileVersion | Literal['absent'] | None"
 """What a write demands of the target: a version, that it does not exist, or nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FileTarget:
     """A resolved path.
 
@@ -78,7 +79,7 @@ class FileTarget:
     world_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FileInfo:
     """Metadata of one file.
 
@@ -102,7 +103,7 @@ class FileInfo:
     version: FileVersion
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class DirectoryEntry:
     """One child found by a listing or a walk.
 
@@ -121,7 +122,7 @@ class DirectoryEntry:
     info: FileInfo
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class WalkError:
     """A directory that a walk could not read, and why (an error code of the fs family)."""
 
@@ -129,7 +130,7 @@ class WalkError:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class WriteOutcome:
     """A finished write.
 
@@ -148,7 +149,7 @@ class WriteOutcome:
     after: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class EditOutcome:
     """A finished edit.
 
@@ -172,7 +173,7 @@ class WatchEventKind(StrEnum):
     OVERFLOW = "overflow"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class WatchEvent:
     """Something changed below a watched directory.
 
@@ -183,7 +184,7 @@ class WatchEvent:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FileSystemSpace:
     """Capacity of the file system that a path lies on, as for an unprivileged user (statvfs(3))."""
 

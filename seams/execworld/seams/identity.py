@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from execworld.seams.enforcement import Dimension
+from execworld.seams.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class WorldIdentity:
     """One file system and one process table that see the same paths.
 
@@ -54,7 +55,7 @@ class Boundary(StrEnum):
         return self in chain and floor in chain and chain.index(self) > chain.index(floor)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class WorldFacts:
     """What is true of the world for as long as its generation lasts. All paths are the world's.
 

@@ -6,12 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 from types import MappingProxyType
 
 from execworld.seams.enforcement import Dimension
 from execworld.seams.errors import ConfigurationError
+from execworld.seams.values import value_class
 
 
 class SandboxMode(StrEnum):
@@ -26,7 +27,7 @@ class NetworkMode(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class NetworkPolicy:
     """Which network a command may use.
 
@@ -46,7 +47,7 @@ class NetworkPolicy:
             raise ConfigurationError(f"TCP port out of range 1-65535: {self.tcp_ports}")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ResourceLimits:
     """Bounds on everything that one view runs. None means no bound.
 
@@ -93,7 +94,7 @@ _LIMIT_DIMENSIONS = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SandboxPolicy:
     """What a command and a file operation may do. Paths are the world's and are pinned when the view is made.
 

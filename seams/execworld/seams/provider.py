@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from execworld.seams.enforcement import Dimension, EnforcementState
 from execworld.seams.identity import Boundary
 from execworld.seams.policy import SandboxPolicy
+from execworld.seams.values import value_class
 from execworld.seams.world import World
 
 ENTRY_POINT_GROUP: Final = "execworld.providers"
@@ -18,7 +18,7 @@ ENTRY_POINT_GROUP: Final = "execworld.providers"
 ConfigT = TypeVar("ConfigT")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class OpenRequest(Generic[ConfigT]):
     """What is asked of a provider.
 
@@ -35,7 +35,7 @@ class OpenRequest(Generic[ConfigT]):
     environment: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Probe:
     """Answer of a provider to "could you open a world here, and what could it enforce?".
 
@@ -66,7 +66,7 @@ class LeftoverState(StrEnum):
     """It should be removed, and could not be."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Leftover:
     """Something that was made for a world, and was found after the fact.
 
@@ -98,7 +98,7 @@ class Clean(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Provider(Generic[ConfigT]):
     """One way to reach a world. Importing the object imports no SDK; opening does.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from execworld.seams.enforcement import Enforcement
+from execworld.seams.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class OutputLimits:
     """How much of one stream is kept.
 
@@ -35,7 +36,7 @@ class OutputLimits:
             raise ValueError(f"stop_bytes must be positive, got {self.stop_bytes!r}")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Output:
     """What is known of one stream: an exact head, an exact tail, and exact counts of what lies between them.
 
@@ -96,7 +97,7 @@ def _decode_without_cut_start(data: bytes) -> str:
     return data[start:].decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class OutputSlice:
     """Answer of a non-consuming reader.
 
@@ -126,7 +127,7 @@ class KillMethod(StrEnum):
     PROCESS_GROUP = "process-group"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TreeReport:
     """What became of a process tree.
 
@@ -141,7 +142,7 @@ class TreeReport:
     survivors: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ResourceUsage:
     """What the command and its waited-for children used (getrusage(2)).
 
@@ -164,7 +165,7 @@ class CommandStatus(StrEnum):
     OUTPUT_LIMIT = "output-limit"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CommandResult:
     """Everything that is known about a finished command. The facts are independent of each other.
 

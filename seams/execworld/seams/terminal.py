@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from types import TracebackType
 
 from execworld.seams.results import CommandResult, TreeReport
+from execworld.seams.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Foreground:
     """The foreground process group of a terminal.
 

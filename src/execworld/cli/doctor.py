@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import click
 
@@ -13,10 +12,11 @@ from execworld.cli.exits import WORLD_FAILURE
 from execworld.cli.messages import is_terminal
 from execworld.cli.supervision import run_supervised
 from execworld.seams import ExecworldError, Probe
+from execworld.seams.values import record
 from execworld.world import environment_variable, list_providers, load_provider
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """What is known of one world: its probe, or why there is none."""
 

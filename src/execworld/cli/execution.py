@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from execworld.seams import (
     Process,
     World,
 )
+from execworld.seams.values import record
 from execworld.world import leaf_errors
 
 STDIN: Final = 0
@@ -42,7 +42,7 @@ _READER_PATIENCE_S: Final = 2.0
 """How long after the end of a time limit the reader of our output may still stand in the way."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """What to run and how.
 

@@ -23,6 +23,7 @@ from execworld.seams import (
     decode_path,
     printable_path,
 )
+from execworld.seams.values import record
 
 _PERMISSIONS: Final = 0o777
 _SPECIAL_BITS: Final = 0o7000
@@ -37,7 +38,7 @@ class Progress(Protocol):
     def advance(self, size_bytes: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loss:
     """Something that did not arrive, and why."""
 
@@ -45,7 +46,7 @@ class Loss:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Directory:
     """A directory that is yet to be copied, or one whose content has been and that gets its final mode."""
 

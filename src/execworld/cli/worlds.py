@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 import click
@@ -12,6 +12,7 @@ import click
 from execworld.cli.messages import note, say
 from execworld.cli.policies import PolicyChoice, chosen_policy, policy_options
 from execworld.seams import Boundary, ConfigurationError, ExecworldError, World
+from execworld.seams.values import record
 from execworld.world import ResolvedWorld, environment_variable, list_providers, resolve_world
 
 VARIABLE: Final = "EXECWORLD_WORLD"
@@ -20,7 +21,7 @@ DEFAULT_WORLD: Final = "landlock"
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorldChoice:
     """Which world was asked for.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from execworld.confinement.dimensions import TABLE, Claim, Situation
 from execworld.confinement.paths import ROOT
 from execworld.machine.cell import Probe, ProbeKind
 from execworld.seams.enforcement import Dimension, EnforcementState
+from execworld.seams.values import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Canary:
     """Attributes:
     denied: The effect must not be had in the cell where its dimension is claimed; else it must be.

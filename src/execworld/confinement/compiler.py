@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from execworld.confinement import capabilities
@@ -23,6 +23,7 @@ from execworld.confinement.steps import StepList
 from execworld.machine.cell import CellPlan, Filter, KeepCapabilities, ProgramLock, Restrict, Ruleset
 from execworld.seams.enforcement import Dimension, EnforcementState
 from execworld.seams.policy import SandboxPolicy
+from execworld.seams.values import record
 
 TASKS_OF_A_CELL: Final = 16
 """Warden, its threads, keeper and supervisors in a cell that runs a few commands at a time."""
@@ -30,7 +31,7 @@ TASKS_OF_A_CELL: Final = 16
 _RLIMIT_CPU, _RLIMIT_FSIZE, _RLIMIT_NPROC = 0, 1, 6  # the same on all architectures that a warden runs on
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompiledCell:
     """A plan and what it stands for.
 

@@ -6,7 +6,6 @@ Plan, report, canaries, `enforceable` and docs/reference/confinement.md are made
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from execworld.confinement.landlock import (
@@ -23,9 +22,10 @@ from execworld.machine.cell import ProbeKind
 from execworld.seams.enforcement import Dimension, EnforcementState
 from execworld.seams.errors import SandboxReason
 from execworld.seams.policy import NetworkMode, SandboxMode, SandboxPolicy
+from execworld.seams.values import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Situation:
     """What decides about a claim: what is asked, and what is there.
 
@@ -42,7 +42,7 @@ class Situation:
     bounds_memory: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Condition:
     """When an enforcer applies at all."""
 
@@ -50,7 +50,7 @@ class Condition:
     holds: Callable[[Situation], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Enforcer:
     """One way to enforce a dimension.
 
@@ -102,7 +102,7 @@ OPTIONAL_PROBES: Final = frozenset({ProbeKind.FAST_OPEN, ProbeKind.MULTIPATH_TCP
 """What a kernel may not have at all. All others must work without confinement, or they prove nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """Attributes:
     enforcers: In the order of preference.
@@ -372,7 +372,7 @@ TABLE: Final[Mapping[Dimension, Row]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Claim:
     """What is to be said of one dimension: before any probe was tried, or after.
 

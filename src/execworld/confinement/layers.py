@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -15,6 +14,7 @@ from execworld.confinement.place import NamespaceBit, PathKind, Place
 from execworld.confinement.syscalls import ARCHITECTURES
 from execworld.seams.errors import SandboxReason
 from execworld.seams.policy import NetworkMode, SandboxMode, SandboxPolicy
+from execworld.seams.values import record
 
 
 class Layer(StrEnum):
@@ -81,7 +81,7 @@ _REFUSED_TO_PROBE: Final = Obstacle("unshare(2) refused it to the warden's probe
 _NOT_ASKED_FOR: Final = Obstacle("not asked for")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Standing:
     """Attributes:
     layers: Those that the plan has.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from execworld.confinement.paths import PROCESSES, contains
@@ -15,6 +15,7 @@ from execworld.machine.operations import Open, Read, Stat
 from execworld.machine.values import FileStat
 from execworld.seams.paths import decode_path, encode_path
 from execworld.seams.policy import SandboxPolicy
+from execworld.seams.values import record
 
 _TABLE: Final = b"/proc/self/mountinfo"
 _CHUNK_BYTES: Final = 256 * 1024
@@ -27,7 +28,7 @@ class BatchRunner(Protocol):
     async def run(self, batch: Batch) -> Results: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mount:
     """Attributes:
     device: Number of the file system, as stat(2) has it.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from execworld.seams.errors import SandboxReason
+from execworld.seams.values import record
 
 _OF_ERRORS: Final = {
     errno.EPERM: SandboxReason.BLOCKED,
@@ -24,7 +24,7 @@ _FOREMOST: Final = (
 """What somebody here can change comes first."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Obstacle:
     """Attributes:
     text: For people. Nothing is ever decided by it: it may hold paths, which anybody can name as they like.

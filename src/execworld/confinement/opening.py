@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
@@ -36,6 +35,7 @@ from execworld.seams.enforcement import Dimension, Enforcement
 from execworld.seams.errors import SandboxReason, SandboxUnavailable
 from execworld.seams.policy import SandboxPolicy
 from execworld.seams.results import TreeReport
+from execworld.seams.values import record
 
 _MOST_ATTEMPTS: Final = 2 * len(Layer) + 8
 _START_HINT: Final = "the warden starts cells from /proc/self/exe: is /proc mounted in the world?"
@@ -65,9 +65,7 @@ class CellOpener(Protocol[MakerT_contra, MachineT_co]):
     ) -> AbstractAsyncContextManager[MachineT_co]: ...
 
 
-@dataclass(
-    frozen=True
-)  # slots would break ConfinedCell[...], as in every frozen generic (cpython issue 90562)
+@record
 class ConfinedCell(Generic[MachineT]):
     """Attributes:
     machine: Everything that is asked of it happens under the policy.

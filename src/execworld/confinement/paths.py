@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from execworld.confinement.place import CellDirectories, PathKind, PathKinds
 from execworld.seams.errors import ConfigurationError
 from execworld.seams.policy import SandboxMode, SandboxPolicy
+from execworld.seams.values import record
 
 PLAIN_DEVICES: Final = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom")
 TERMINAL: Final = b"/dev/tty"
@@ -64,7 +64,7 @@ def outermost(paths: Iterable[bytes]) -> tuple[bytes, ...]:
     return tuple(kept)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PolicyPaths:
     """Attributes:
     writable: Outermost writable roots: workspace, write roots, temp, cache.

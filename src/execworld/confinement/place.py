@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, IntFlag
 from types import MappingProxyType
 from typing import TypeAlias
 
 from execworld.machine.warden.facts import WardenFacts
+from execworld.seams.values import record
 
 
 class NamespaceBit(IntFlag):
@@ -30,7 +30,7 @@ class CgroupBit(IntFlag):
     V1_MEMORY = 128
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """What is known of a place before anything is tried in it. Hints only: attempts and probes decide.
 
@@ -76,7 +76,7 @@ class Place:
         return bool(self.cgroup & (CgroupBit.V2_MEMORY | CgroupBit.V1_MEMORY))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CellDirectories:
     """Existing directories of the world, resolved, that a cell uses beside those of its policy.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from execworld.confinement import landlock
 from execworld.confinement.dimensions import Situation
@@ -24,9 +23,10 @@ from execworld.confinement.place import PathKind
 from execworld.confinement.steps import StepList
 from execworld.machine.cell import PathRule, PortRule, Ruleset
 from execworld.seams.policy import NetworkMode, SandboxMode
+from execworld.seams.values import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rulesets:
     """Attributes:
     cell: The policy, and what the warden needs beyond it.

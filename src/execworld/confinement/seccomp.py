@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from execworld.confinement.syscalls import ARCHITECTURES, COMPATIBLE, ONLY_ON_X86, Architecture
+from execworld.seams.values import record
 
 _LOAD_WORD: Final = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _JUMP: Final = 0x05  # BPF_JMP | BPF_JA
@@ -35,7 +35,7 @@ class Comparison(Enum):
     """Of all 64 bits; the others look at the 32 bits that the kernel takes of an `int`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArgumentTest:
     """Attributes:
     argument: Counted from 0.
@@ -55,7 +55,7 @@ class ArgumentTest:
         return f"{name} {self.comparison.value}{end}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """Deny *syscall* with *error* (number on the target, the same on all its architectures) when all tests hold."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from execworld.seams.values import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Architecture:
     """Attributes:
     audit: AUDIT_ARCH_* (linux/audit.h).

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from execworld.machine.batch import Batch, Results
 from execworld.machine.cell import CellPlan, CellReport
 from execworld.seams.results import KillMethod, ResourceUsage, TreeReport
+from execworld.seams.values import record
 
 STDOUT: Final = 1
 STDERR: Final = 2
@@ -23,7 +23,7 @@ class SignalTarget(IntEnum):
     FOREGROUND = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExitStatus:
     """How a spawned process ended.
 
@@ -43,7 +43,7 @@ class ExitStatus:
     tree_alive: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ForegroundState:
     """Foreground group of a terminal, and whether a member is proven to wait for input from it."""
 
@@ -51,7 +51,7 @@ class ForegroundState:
     waits_for_input: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WatchRecord:
     """One raw event: watch number (-1 for an overflow), mask as of inotify(7), name of the child or empty."""
 
@@ -60,7 +60,7 @@ class WatchRecord:
     name: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MachineFacts:
     """What the machine knows of the place that it runs in.
 

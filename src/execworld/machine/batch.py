@@ -12,9 +12,10 @@ from typing import Any, Generic, cast
 
 from execworld.machine.operations import Operation, ResultT
 from execworld.machine.values import HandleRef, PathPart, PathRef
+from execworld.seams.values import record
 
 
-@dataclass(frozen=True)  # slots would break Step[...](...), as in every frozen generic (cpython issue 90562)
+@record
 class Step(Generic[ResultT]):
     """A step of a batch under construction; refers to its result in later steps and picks it from the results."""
 
@@ -37,7 +38,7 @@ class Step(Generic[ResultT]):
         return PathRef(self.index, PathPart.NAME)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BatchStep:
     """One operation, the error numbers after which the batch goes on, and what undoes it."""
 
@@ -63,7 +64,7 @@ class Batch:
         return Step(len(self.steps) - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepError:
     """A failed step: error number of this host's ``errno`` module or a `CheckStatus`, and a detail (`SpawnStage`)."""
 
@@ -71,7 +72,7 @@ class StepError:
     detail: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Results:
     """What the steps returned; a `StepError` where a failure was tolerated."""
 

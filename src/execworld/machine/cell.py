@@ -8,9 +8,11 @@ without that step is decided by whoever compiled the list. Values only; `execwor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, IntFlag
 from typing import TypeAlias
+
+from execworld.seams.values import record
 
 
 class Namespace(IntFlag):
@@ -33,29 +35,29 @@ class MountAttribute(IntFlag):
     NO_SYMLINK_FOLLOW = 0x20_0000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unshare:
     """New namespaces of these kinds."""
 
     namespaces: Namespace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MapIds:
     """The effective ids of the cell are the only ones of its user namespace, under the same numbers."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PidNamespace:
     """A new pid namespace whose init the cell becomes. Comes before every step whose effect is a process's own."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PrivateMounts:
     """No mount propagates in or out from here on."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pin:
     """Open a path, which has no symbolic link in it, for later steps; they name it by its number among the pins.
 
@@ -67,21 +69,21 @@ class Pin:
     directory: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CloneTree:
     """Copy the mounts at a pin as they are now, detached; later steps name the copy by its number among the copies."""
 
     pin: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SetMountAttributes:
     """Set attributes of the mounts at ``/`` and all below."""
 
     attributes: MountAttribute
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AttachTree:
     """Mount a copy at a pin. *attributes* are set on all of the copy before."""
 
@@ -90,7 +92,7 @@ class AttachTree:
     attributes: MountAttribute = MountAttribute.NONE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NewFileSystem:
     """Mount a new file system at a pin (fsopen(2)): ``tmpfs``, ``proc``, ``devpts``."""
 
@@ -100,12 +102,12 @@ class NewFileSystem:
     attributes: MountAttribute = MountAttribute.NONE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoopbackUp:
     """Bring up ``lo``, which is down in a new network namespace."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathRule:
     """Landlock rights (linux/landlock.h) at and below a pin."""
 
@@ -113,7 +115,7 @@ class PathRule:
     access: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PortRule:
     """Landlock rights for a TCP port."""
 
@@ -121,7 +123,7 @@ class PortRule:
     access: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ruleset:
     """One Landlock layer (landlock_create_ruleset(2)). Only bits that the kernel knows may be set."""
 
@@ -132,21 +134,21 @@ class Ruleset:
     ports: tuple[PortRule, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Restrict:
     """Put the cell under a Landlock layer. Sets no_new_privs."""
 
     ruleset: Ruleset
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeepCapabilities:
     """Drop all capabilities but those of the mask, from the bounding set too (capabilities(7))."""
 
     mask: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Filter:
     """Put the cell under a seccomp filter: `struct sock_filter` in sequence. Sets no_new_privs."""
 
@@ -170,7 +172,7 @@ CellStep: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProgramLock:
     """What every program in the cell is under beside the cell itself, from before its first instruction.
 
@@ -215,13 +217,13 @@ class ProbeKind(IntEnum):
     SEE_PROCESS = 19
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Probe:
     kind: ProbeKind
     target: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProbeResult:
     """What a probe did, once without and once with confinement.
 
@@ -240,7 +242,7 @@ class LimitMethod(IntEnum):
     CGROUP_V1 = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CellPlan:
     """What a cell is to be.
 
@@ -296,7 +298,7 @@ class CellsUnsupported(Exception):
     """This machine cannot make cells at all."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CellReport:
     """A cell that is running.
 

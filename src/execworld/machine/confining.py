@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Protocol
 
@@ -16,9 +16,10 @@ from execworld.seams.enforcement import Dimension, Enforcement
 from execworld.seams.errors import SandboxReason, SandboxUnavailable
 from execworld.seams.paths import decode_path, encode_path, printable_path
 from execworld.seams.policy import SandboxPolicy
+from execworld.seams.values import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PrivateDirectories:
     """Directories that a world made for its cells, each owned by its user and closed to others.
 
@@ -33,7 +34,7 @@ class PrivateDirectories:
     scratch: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cell:
     """A second machine in the same place, under a policy.
 

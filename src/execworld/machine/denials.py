@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
 from typing import Final
 
 from execworld.machine.confining import PrivateDirectories
 from execworld.seams.paths import encode_path, printable_path
 from execworld.seams.policy import SandboxMode, SandboxPolicy
+from execworld.seams.values import record
 
 DENIALS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EXDEV})
 """How kernels say no on behalf of a policy; all of them mean other things as well."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PolicyRules:
     """The part of a policy that is about paths, in canonical form.
 

@@ -11,7 +11,7 @@ from execworld.machine.base import Machine
 from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.confining import PrivateDirectories
 from execworld.machine.denials import is_inside
-from execworld.machine.operations import RealPath
+from execworld.machine.operations import RealPath, RemoveDirectory
 from execworld.machine.owned import OwnedDirectory, Use, disown, make_owned, remove_tree
 from execworld.seams.errors import ExecworldError, SandboxReason, SandboxUnavailable
 from execworld.seams.paths import decode_path
@@ -53,12 +53,25 @@ class WorldDirectories:
         left: list[str] = []
         for made in self._made.values():
             try:
-                await remove_tree(self._machine, made.path)
+                if not await self._remove_unused(made.path):
+                    await remove_tree(self._machine, made.path)
                 await disown(self._machine, made)
             except (ExecworldError, OSError):
                 left.append(decode_path(made.path))
         self._made.clear()
         return left
+
+    async def _remove_unused(self, base: bytes) -> bool:
+        """One round trip, and no code about files; tells whether that was enough, because nothing was written there."""
+        batch = Batch()
+        for part in _PARTS:
+            batch.add(RemoveDirectory(base + b"/" + part), tolerate=[errno.ENOENT])
+        batch.add(RemoveDirectory(base), tolerate=[errno.ENOENT])
+        try:
+            await self._machine.run(batch)
+        except BatchFailed:
+            return False
+        return True
 
     async def _below(self, root: bytes) -> bytes:
         made = self._made.get(root)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -15,13 +14,14 @@ from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.operations import Connect
 from execworld.machine.values import AddressKind
 from execworld.seams.errors import ExecworldError
+from execworld.seams.values import record
 
 _CHUNK_BYTES: Final = 64 * 1024
 _MAX_CONNECTIONS: Final = 256
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Target:
     """What a forwarded connection is opened to, as seen from inside the world.
 

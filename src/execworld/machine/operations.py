@@ -6,7 +6,6 @@ objects, no callbacks. They travel in a `Batch`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
 from execworld.machine.values import (
@@ -26,6 +25,7 @@ from execworld.machine.values import (
     Spawned,
     WalkPage,
 )
+from execworld.seams.values import record
 
 ResultT = TypeVar("ResultT", covariant=True)
 
@@ -41,7 +41,7 @@ class Operation(Generic[ResultT]):
     opcode: ClassVar[int]
 
 
-@dataclass(slots=True)
+@record
 class Open(Operation[int]):
     opcode = 1
     path: RawPath
@@ -50,13 +50,13 @@ class Open(Operation[int]):
     base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class Close(Operation[None]):
     opcode = 2
     handle: Handle
 
 
-@dataclass(slots=True)
+@record
 class Read(Operation[bytes]):
     """Read up to *size* bytes from the position of the handle; less only at the end of the file.
 
@@ -69,7 +69,7 @@ class Read(Operation[bytes]):
     close_at_end: bool = False
 
 
-@dataclass(slots=True)
+@record
 class ReadAt(Operation[bytes]):
     opcode = 4
     handle: Handle
@@ -77,7 +77,7 @@ class ReadAt(Operation[bytes]):
     size: int
 
 
-@dataclass(slots=True)
+@record
 class Write(Operation[None]):
     """Write all of *data* or fail."""
 
@@ -86,7 +86,7 @@ class Write(Operation[None]):
     data: bytes
 
 
-@dataclass(slots=True)
+@record
 class Seek(Operation[int]):
     """lseek(2); *whence* is 0 start, 1 current, 2 end."""
 
@@ -96,7 +96,7 @@ class Seek(Operation[int]):
     whence: int = 0
 
 
-@dataclass(slots=True)
+@record
 class Sync(Operation[None]):
     """fsync(2), of a file or a directory."""
 
@@ -104,14 +104,14 @@ class Sync(Operation[None]):
     handle: Handle
 
 
-@dataclass(slots=True)
+@record
 class Truncate(Operation[None]):
     opcode = 8
     handle: Handle
     size: int
 
 
-@dataclass(slots=True)
+@record
 class Stat(Operation[FileStat]):
     opcode = 9
     path: RawPath
@@ -119,13 +119,13 @@ class Stat(Operation[FileStat]):
     base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class StatHandle(Operation[FileStat]):
     opcode = 10
     handle: Handle
 
 
-@dataclass(slots=True)
+@record
 class Check(Operation[None]):
     """Fail with a `CheckStatus` unless the `FileStat` of an earlier step is as demanded.
 
@@ -147,7 +147,7 @@ class Check(Operation[None]):
     max_size: int | None = None
 
 
-@dataclass(slots=True)
+@record
 class RealPath(Operation[bytes]):
     """Absolute path with every link resolved (realpath(3), at most 40 links, then ELOOP).
 
@@ -160,14 +160,14 @@ class RealPath(Operation[bytes]):
     missing_ok: bool = False
 
 
-@dataclass(slots=True)
+@record
 class ReadLink(Operation[bytes]):
     opcode = 13
     path: RawPath
     base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class MakeSymlink(Operation[None]):
     opcode = 14
     target: bytes
@@ -175,7 +175,7 @@ class MakeSymlink(Operation[None]):
     base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class Link(Operation[None]):
     """linkat(2) without following a link."""
 
@@ -186,7 +186,7 @@ class Link(Operation[None]):
     target_base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class Rename(Operation[None]):
     opcode = 16
     source: RawPath
@@ -196,14 +196,14 @@ class Rename(Operation[None]):
     target_base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class Unlink(Operation[None]):
     opcode = 17
     path: RawPath
     base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class MakeDirectory(Operation[None]):
     opcode = 18
     path: RawPath
@@ -211,14 +211,14 @@ class MakeDirectory(Operation[None]):
     base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class RemoveDirectory(Operation[None]):
     opcode = 19
     path: RawPath
     base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class SetMode(Operation[None]):
     """fchmod(2); of a handle that was opened ``PATH_ONLY`` by its link in /proc, or EBADF where there is none.
 
@@ -233,7 +233,7 @@ class SetMode(Operation[None]):
     apply_umask: bool = False
 
 
-@dataclass(slots=True)
+@record
 class SetTimes(Operation[None]):
     """futimens(2); None leaves a time as it is."""
 
@@ -243,7 +243,7 @@ class SetTimes(Operation[None]):
     modified_ns: int | None = None
 
 
-@dataclass(slots=True)
+@record
 class SetOwner(Operation[None]):
     """fchown(2); -1 leaves an id as it is. With *owner_of*, both ids of that stat step; nothing when it failed."""
 
@@ -254,7 +254,7 @@ class SetOwner(Operation[None]):
     owner_of: int | None = None
 
 
-@dataclass(slots=True)
+@record
 class ListDirectory(Operation[DirectoryPage]):
     """The next at most *limit* entries of an open directory, without ``.`` and ``..``, in no particular order."""
 
@@ -263,7 +263,7 @@ class ListDirectory(Operation[DirectoryPage]):
     limit: int = MAX_LIST_ENTRIES
 
 
-@dataclass(slots=True)
+@record
 class OpenWalk(Operation[int]):
     """Begin a walk below a directory; no link is followed, a directory comes before its content.
 
@@ -278,14 +278,14 @@ class OpenWalk(Operation[int]):
     base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class ReadWalk(Operation[WalkPage]):
     opcode = 25
     handle: Handle
     limit: int = MAX_LIST_ENTRIES
 
 
-@dataclass(slots=True)
+@record
 class Lock(Operation[None]):
     """flock(2), never waiting: EWOULDBLOCK when another holder is in the way."""
 
@@ -294,7 +294,7 @@ class Lock(Operation[None]):
     mode: LockMode = LockMode.EXCLUSIVE
 
 
-@dataclass(slots=True)
+@record
 class CopyRange(Operation[int]):
     """Copy up to *size* bytes between two open files from their positions (copy_file_range(2) or read and write).
 
@@ -307,19 +307,19 @@ class CopyRange(Operation[int]):
     size: int
 
 
-@dataclass(slots=True)
+@record
 class StatFileSystem(Operation[FileSystemStat]):
     opcode = 28
     path: RawPath
     base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class OpenWatch(Operation[int]):
     opcode = 29
 
 
-@dataclass(slots=True)
+@record
 class AddWatch(Operation[int]):
     """Watch one directory, not what lies deeper; a link as last component is not followed. Returns a watch number."""
 
@@ -329,14 +329,14 @@ class AddWatch(Operation[int]):
     base: Handle | None = None
 
 
-@dataclass(slots=True)
+@record
 class RemoveWatch(Operation[None]):
     opcode = 31
     handle: Handle
     watch: int
 
 
-@dataclass(slots=True)
+@record
 class FindExecutable(Operation[bytes]):
     """Path of the first *directories*/*name* that is an executable regular file.
 
@@ -349,7 +349,7 @@ class FindExecutable(Operation[bytes]):
     directories: tuple[bytes, ...] = ()
 
 
-@dataclass(slots=True)
+@record
 class Spawn(Operation[Spawned]):
     """Start a program in a new session.
 
@@ -382,7 +382,7 @@ class Spawn(Operation[Spawned]):
     umask: int | None = None
 
 
-@dataclass(slots=True)
+@record
 class Connect(Operation[int]):
     """Open a stream connection from inside the world: numeric IP address and port, or the path of a socket.
 

@@ -10,7 +10,6 @@ import errno
 import re
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -31,6 +30,7 @@ from execworld.seams.files import FileKind, WalkError
 from execworld.seams.filesystem import FileSystem
 from execworld.seams.paths import decode_path
 from execworld.seams.provider import Leftover, LeftoverState
+from execworld.seams.values import record
 
 _NAME: Final = re.compile(rb"execworld-(world|spill)-[0-9a-f]{16}")
 _NAME_ATTEMPTS: Final = 8
@@ -47,7 +47,7 @@ class Use(StrEnum):
     SPILL = "spill"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OwnedDirectory:
     """A directory that nobody sweeps away while *handle* is open."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import anyio
@@ -22,13 +22,14 @@ from execworld.seams.errors import ExecworldError
 from execworld.seams.policy import ResourceLimits
 from execworld.seams.results import CommandResult, KillMethod, Output, OutputLimits, OutputSlice, TreeReport
 from execworld.seams.subprocess import OutputCallback, OutputStream, Process, StreamMode
+from execworld.seams.values import record
 
 _CHUNK_BYTES: Final = 256 * 1024
 _LAST_BYTES_S: Final = 1.0
 _STREAM_NUMBER: Final = {OutputStream.STDOUT: STDOUT, OutputStream.STDERR: STDERR}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessScope:
     """What all processes of one view share.
 
@@ -50,7 +51,7 @@ class ProcessScope:
     live: set[MachineProcess] = field(default_factory=lambda: set[MachineProcess]())
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProcessOptions:
     stdout: StreamMode = StreamMode.NULL
     stderr: StreamMode = StreamMode.NULL

@@ -7,7 +7,6 @@ import os
 import posixpath
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import anyio.lowlevel
@@ -46,6 +45,7 @@ from execworld.seams.subprocess import (
     Subprocess,
 )
 from execworld.seams.terminal import Terminal
+from execworld.seams.values import record
 
 _REDIRECTS: Final = {
     StreamMode.COLLECT: Redirect.PIPE,
@@ -56,7 +56,7 @@ _REDIRECTS: Final = {
 _DEFAULT_PATH: Final = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Command:
     """A validated command, in bytes."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, IntFlag
 from typing import Final, TypeAlias
+
+from execworld.seams.values import record
 
 MAX_TRANSFER_BYTES: Final = 1024 * 1024
 """Largest amount of data that one read or write step may carry."""
@@ -14,7 +16,7 @@ MAX_LIST_ENTRIES: Final = 1024
 """Largest number of entries that one listing or walking step may return."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HandleRef:
     """The handle that an earlier step of the same batch opened."""
 
@@ -27,7 +29,7 @@ class PathPart(IntEnum):
     NAME = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PathRef:
     """The path, or its parent directory, or its last component, that an earlier step of the same batch returned.
 
@@ -90,7 +92,7 @@ class CheckStatus(IntEnum):
     SIZE = 4100
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileStat:
     """stat(2), times in nanoseconds. ``kind`` has exactly one bit set."""
 
@@ -107,7 +109,7 @@ class FileStat:
     changed_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListedEntry:
     """One entry of a listing or walk.
 
@@ -122,13 +124,13 @@ class ListedEntry:
     target_kind: KindMask
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DirectoryPage:
     entries: tuple[ListedEntry, ...]
     end: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WalkPage:
     """Entries, and directories that could not be read with the error number."""
 
@@ -137,13 +139,13 @@ class WalkPage:
     end: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileSystemStat:
     total_bytes: int
     available_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spawned:
     """A process that was started.
 
@@ -170,7 +172,7 @@ class Redirect(IntEnum):
     MERGE = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResourceLimit:
     """setrlimit(2) by the number of the kernel's generic ABI; both values in the unit of the resource."""
 

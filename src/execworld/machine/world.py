@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -37,6 +37,7 @@ from execworld.seams.policy import SandboxPolicy
 from execworld.seams.sandbox import Sandbox
 from execworld.seams.shell import Shell
 from execworld.seams.subprocess import Subprocess
+from execworld.seams.values import record
 from execworld.seams.world import World
 
 _SHELLS = (b"bash", b"sh")
@@ -46,7 +47,7 @@ _HELD_HERE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorldSettings:
     """What a provider knows about the world that it makes.
 
@@ -111,7 +112,7 @@ async def open_machine_world(machine: Machine, settings: WorldSettings) -> Async
             tasks.cancel_scope.cancel()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Confinement:
     """What makes a view a confined one."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, TypeGuard
@@ -17,10 +16,11 @@ from execworld.seams import (
     ProviderUnknown,
     WorldUnavailable,
 )
+from execworld.seams.values import value_class
 from execworld.world.registrations import Registration, provided_extras, read_registrations
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ProviderListing:
     """One registered provider, by its metadata alone.
 

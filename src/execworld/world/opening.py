@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from execworld.seams import ConfigurationError, OpenRequest, Provider, SandboxPolicy, World
+from execworld.seams.values import value_class
 from execworld.world.discovery import load_provider, missing_package_refused
 from execworld.world.groups import leaf_errors
 from execworld.world.options import validate_options
@@ -16,7 +16,7 @@ ConfigT = TypeVar("ConfigT")
 ResultT = TypeVar("ResultT")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ResolvedWorld(Generic[ConfigT]):
     """A name that was found and options that are right. Nothing was started yet."""
 

@@ -11,11 +11,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from typing import Final
 
 from execworld.seams import ENTRY_POINT_GROUP
+from execworld.seams.values import record
 
 _ENTRY_POINTS: Final = "entry_points.txt"
 _SUFFIXES: Final = (".dist-info", ".egg-info")
@@ -24,7 +24,7 @@ _REFERENCE: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Registration:
     """One entry point of the group.
 

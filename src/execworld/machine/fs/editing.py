@@ -8,9 +8,9 @@ keep their ends.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 from execworld.machine.fs.text import with_line_feeds
+from execworld.seams.values import record
 
 
 class NoOccurrence(ValueError):
@@ -25,7 +25,7 @@ class SeveralOccurrences(ValueError):
         self.count = count
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EditedText:
     """Content after an edit: *raw* with its own line ends, *before* and *after* with line feeds only."""
 

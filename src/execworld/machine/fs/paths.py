@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from dataclasses import dataclass
 from urllib.parse import quote_from_bytes
 
 from execworld.seams.files import FileTarget
 from execworld.seams.paths import WorldPath, decode_path, encode_path
+from execworld.seams.values import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Location:
     """A path argument.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from execworld.seams.values import record
 
 _MAX_ALTERNATIVES: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Alternative:
     """One pattern without braces: an expression a component, None for ``**``."""
 

@@ -36,9 +36,10 @@ from execworld.machine.values import (
     RenameMode,
 )
 from execworld.seams.files import Expectation, FileVersion
+from execworld.seams.values import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Demand:
     """What a write asks for beside its content."""
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from execworld.machine.batch import (
@@ -49,12 +48,13 @@ from execworld.machine.values import (
     RawPath,
 )
 from execworld.seams.files import FileVersion, WriteOutcome
+from execworld.seams.values import record
 
 _ATTEMPTS: Final = 6
 _WRITES_A_BATCH: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Published:
     """A finished write.
 
@@ -68,7 +68,7 @@ class Published:
     old: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Staging:
     """A temporary file that is open across batches."""
 

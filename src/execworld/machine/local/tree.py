@@ -18,8 +18,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from execworld.seams.values import record
 
 MARKER_NAME: Final = b"EXECWORLD_TREE"
 """Environment variable that every process started by a local machine inherits."""
@@ -33,7 +34,7 @@ _LOOKS: Final = threading.BoundedSemaphore(2)
 _MAX_ENVIRONMENT_BYTES: Final = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Member:
     """A process, safe against reuse of its number."""
 
@@ -41,7 +42,7 @@ class Member:
     start_ticks: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Leader:
     """What identifies a tree.
 
@@ -54,7 +55,7 @@ class Leader:
     marker: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _ProcessRecord:
     member: Member
     parent: int
@@ -65,8 +66,8 @@ class _ProcessRecord:
 
 def start_ticks(pid: int) -> int:
     """Start time of a process in clock ticks since boot (proc(5), stat field 22); 0 when it is gone."""
-    record = _read_record(pid)
-    return record.member.start_ticks if record is not None else 0
+    process = _read_record(pid)
+    return process.member.start_ticks if process is not None else 0
 
 
 def tree_members(leader: Leader, reaped: bool) -> list[Member]:
@@ -76,13 +77,13 @@ def tree_members(leader: Leader, reaped: bool) -> list[Member]:
 
 
 def _tree_members(leader: Leader, reaped: bool) -> list[Member]:
-    records = {record.member.pid: record for record in _all_records()}
+    records = {process.member.pid: process for process in _all_records()}
     # The kernel does not reuse a number while a session bears it. If somebody else has it now, the session died out.
     session_is_ours = not reaped or leader.pid not in records
     found = {
         pid
-        for pid, record in records.items()
-        if (session_is_ours and record.session == leader.pid) or leader.marker in markers_of(pid)
+        for pid, process in records.items()
+        if (session_is_ours and process.session == leader.pid) or leader.marker in markers_of(pid)
     }
     return _living_with_descendants(records, found)
 
@@ -94,7 +95,7 @@ def marked_members(marker_prefix: bytes) -> list[Member]:
 
 
 def _marked_members(marker_prefix: bytes) -> list[Member]:
-    records = {record.member.pid: record for record in _all_records()}
+    records = {process.member.pid: process for process in _all_records()}
     found = {pid for pid in records if any(marker.startswith(marker_prefix) for marker in markers_of(pid))}
     return _living_with_descendants(records, found)
 
@@ -112,7 +113,7 @@ def group_alive(leader_pid: int) -> bool:
     except OSError:
         return True  # out of descriptors: not proven gone
     # A group may consist of zombies that nobody reaps.
-    return any(record.alive and leader_pid in (record.group, record.session) for record in records)
+    return any(process.alive and leader_pid in (process.group, process.session) for process in records)
 
 
 def signal_members(members: Iterable[Member], number: int) -> int:
@@ -221,8 +222,8 @@ def _pass_on_shortage(error: OSError) -> None:
 
 def _living_with_descendants(records: dict[int, _ProcessRecord], found: set[int]) -> list[Member]:
     children: dict[int, list[int]] = {}
-    for pid, record in records.items():
-        children.setdefault(record.parent, []).append(pid)
+    for pid, process in records.items():
+        children.setdefault(process.parent, []).append(pid)
     pending = list(found)
     while pending:
         for child in children.get(pending.pop(), ()):
@@ -235,7 +236,7 @@ def _living_with_descendants(records: dict[int, _ProcessRecord], found: set[int]
 def _all_records() -> list[_ProcessRecord]:
     with contextlib.suppress(FileNotFoundError):
         return [
-            record for name in os.listdir("/proc") if name.isdigit() and (record := _read_record(int(name)))
+            process for name in os.listdir("/proc") if name.isdigit() and (process := _read_record(int(name)))
         ]
     return []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import time
-from dataclasses import dataclass
 from typing import Final
 
 from execworld.machine.base import MachineFacts
@@ -12,6 +11,7 @@ from execworld.machine.warden.frames import HOST_PREAMBLE, VERSION, HostMessage,
 from execworld.machine.warden.numbers import host_errno
 from execworld.machine.warden.wire import Cursor, Malformed
 from execworld.seams.results import KillMethod
+from execworld.seams.values import record
 
 _HELLO: Final = struct.Struct("<HHIIII")
 _KILL_METHODS: Final = (
@@ -24,7 +24,7 @@ _NO_CGROUPS: Final = 1
 _MAX_LEASE_S: Final = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LinkSettings:
     """How this side holds the link.
 
@@ -83,7 +83,7 @@ class WrongVersion(Exception):
         super().__init__(f"the warden speaks version {version} of the protocol, not {VERSION}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WardenFacts:
     """What the warden says of itself and of the place that it runs in.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 from execworld.seams.results import TreeReport
+from execworld.seams.values import record
 
 
 class TransportBroken(Exception):
     """The stream failed: nothing more can be sent, or nothing more will come."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LinkEnd:
     """How a link ended.
 

@@ -306,7 +306,7 @@ def wire_fields(op: Any) -> list[object]:
         ],
     }
     values: Callable[[], list[Any]] | None = special.get(op.__class__)
-    fields = [getattr(op, name) for name in op.__slots__] if values is None else values()
+    fields = [getattr(op, name) for name in op.__match_args__] if values is None else values()
     return [wire_reference(field) for field in fields]
 
 
@@ -318,7 +318,7 @@ def write_value(kind: str, value: Any) -> bytes:
 
 
 def write_stat(stat: FileStat) -> bytes:
-    values = [getattr(stat, name) for name in FileStat.__slots__]
+    values = [getattr(stat, name) for name in stat.__match_args__]
     values[1] |= 0o100000  # of a regular file: the type travels with the mode
     return b"".join(write_value(kind, value) for kind, value in zip(STAT, values, strict=True))
 
