@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from execworld.confinement.dimensions import TABLE, Claim, Situation
+from execworld.confinement.layers import Layer
 from execworld.confinement.paths import ROOT
 from execworld.machine.cell import Probe, ProbeKind
 from execworld.seams.enforcement import Dimension, EnforcementState
@@ -37,6 +38,11 @@ def canaries(situation: Situation, claims: Mapping[Dimension, Claim]) -> tuple[C
 
 
 def _denied(kind: ProbeKind, situation: Situation) -> Iterator[Probe]:
+    if kind is ProbeKind.WRITE_BELOW:
+        for path in situation.paths.kept if Layer.MOUNTS in situation.layers else ():
+            if situation.paths.is_directory(path):
+                yield Probe(kind, path)
+        return
     if kind is not ProbeKind.READ:
         yield Probe(kind)
         return
@@ -53,6 +59,8 @@ def _allowed(kind: ProbeKind, situation: Situation) -> Iterator[Probe]:
         for path in paths.writable:
             if paths.is_directory(path):
                 yield Probe(kind, path)
+        if Layer.PRIVATE_TEMP in situation.layers and paths.own_temp is not None:
+            yield Probe(kind, paths.own_temp)
     elif kind is ProbeKind.READ:
         for path in paths.readable or paths.writable or (b"/usr",):
             yield Probe(kind, path)

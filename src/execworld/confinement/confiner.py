@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from execworld.confinement.explaining import explain, explain_as_dict
+from execworld.confinement.installation import NOT_HERE, Installation
 from execworld.confinement.layers import Layer
 from execworld.confinement.opening import open_cell
 from execworld.confinement.place import CellDirectories, Place
@@ -29,8 +31,11 @@ _NOT_SHARED: Final = {
 class CellConfiner:
     """A `Confiner` for the machines of one place. Remembers which layers cannot be had there."""
 
-    def __init__(self, facts: WardenFacts) -> None:
-        self._place = Place.of(facts)
+    def __init__(self, facts: WardenFacts, installation: Installation = NOT_HERE) -> None:
+        """Args:
+        installation: What the host runs, where it runs in the same place.
+        """
+        self._place = replace(Place.of(facts), installation=installation)
         self._known: dict[Layer, str] = {}
 
     @property
@@ -62,6 +67,7 @@ class CellConfiner:
                     *temp,
                     *hidden,
                 ),
+                kept=cell.compiled.situation.paths.kept if Layer.MOUNTS in layers else (),
                 explanation=explain(cell.compiled, cell.enforcement),
                 details=explain_as_dict(cell.compiled, cell.enforcement),
             )

@@ -132,6 +132,20 @@ def _may_trace(situation: Situation) -> bool:
     return _full_access(situation) and not situation.layers & {Layer.LANDLOCK, Layer.USER_NAMESPACE}
 
 
+def _exposes_installation(situation: Situation) -> bool:
+    """Whether programs can rewrite what the host runs. Landlock grants a root with all that is below it."""
+    paths = situation.paths
+    return bool(paths.installation.exposed or (paths.kept and Layer.MOUNTS not in situation.layers))
+
+
+_EXPOSED = Condition("the installation of execworld is exposed", _exposes_installation)
+_NOT_EXPOSED = Condition(
+    "the installation of execworld lies elsewhere, or is covered",
+    lambda situation: not _exposes_installation(situation),
+)
+_WHY_EXPOSED = (
+    "what execworld itself runs can be rewritten: {exposed}; install it outside of what may be written"
+)
 _NONE = _network(NetworkMode.NONE)
 _PORTS = _network(NetworkMode.PORTS)
 _COVERED = Condition(
@@ -174,10 +188,15 @@ def _set(*layers: Layer) -> frozenset[Layer]:
     return frozenset(layers)
 
 
-def _mounts(by: str, when: Condition | None = None) -> tuple[Enforcer, ...]:
+def _mounts(by: str, when: Condition | None = None, why_partial: str = "") -> tuple[Enforcer, ...]:
     """Mounts enforce something only with what keeps programs out of the mounts of others (/proc/PID/root)."""
     return tuple(
-        Enforcer(f"{by}{suffix}", _set(Layer.MOUNTS, Layer.CAPABILITIES, guard), when=when)
+        Enforcer(
+            f"{by}{suffix}",
+            _set(Layer.MOUNTS, Layer.CAPABILITIES, guard),
+            when=when,
+            why_partial=why_partial,
+        )
         for guard, suffix in (
             (Layer.LANDLOCK, " and landlock abi {abi}"),
             (Layer.PID_NAMESPACE, ""),
@@ -229,10 +248,29 @@ _OWN_PIDS: Final = Enforcer(
 TABLE: Final[Mapping[Dimension, Row]] = {
     Dimension.FS_WRITE: Row(
         (
-            *_mounts("read-only mounts"),
-            Enforcer("landlock abi {abi}", _set(Layer.LANDLOCK, Layer.CAPABILITIES), TRUNCATE_ABI),
+            *_mounts("read-only mounts", _NOT_EXPOSED),
+            Enforcer(
+                "landlock abi {abi}",
+                _set(Layer.LANDLOCK, Layer.CAPABILITIES),
+                TRUNCATE_ABI,
+                when=_NOT_EXPOSED,
+            ),
+            *_mounts("read-only mounts", _EXPOSED, _WHY_EXPOSED),
+            Enforcer(
+                "landlock abi {abi}",
+                _set(Layer.LANDLOCK, Layer.CAPABILITIES),
+                TRUNCATE_ABI,
+                when=_EXPOSED,
+                why_partial=_WHY_EXPOSED,
+            ),
         ),
-        denied=(ProbeKind.WRITE, ProbeKind.TRUNCATE, ProbeKind.CREATE, ProbeKind.REMOVE),
+        denied=(
+            ProbeKind.WRITE,
+            ProbeKind.TRUNCATE,
+            ProbeKind.CREATE,
+            ProbeKind.REMOVE,
+            ProbeKind.WRITE_BELOW,
+        ),
         allowed=(ProbeKind.WRITE_BELOW,),
     ),
     Dimension.FS_READ: Row(
@@ -369,6 +407,14 @@ TABLE: Final[Mapping[Dimension, Row]] = {
 }
 
 
+def _exposed(situation: Situation) -> str:
+    paths = situation.paths
+    kept = paths.kept if Layer.MOUNTS not in situation.layers else ()
+    return ", ".join(
+        path.decode("utf-8", "backslashreplace") for path in (*paths.installation.exposed, *kept)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What is to be said of one dimension before any probe was tried."""
@@ -393,7 +439,8 @@ def claim(
             by = enforcer.by.format(
                 abi=situation.place.landlock_abi, processes_by=processes_by, memory_by=memory_by
             )
-            why = "; ".join(dict.fromkeys((enforcer.why_partial, *reasons))) if enforcer.why_partial else ""
+            partial = enforcer.why_partial.format(exposed=_exposed(situation))
+            why = "; ".join(dict.fromkeys((partial, *reasons))) if partial else ""
             return Claim(enforcer.state, by, why, enforcer)
         reason = enforcer.lacks(situation, fallen)
         if reason:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
 
 from execworld.confinement.compiler import CompiledCell, compile_cell
 from execworld.confinement.layers import Layer
-from execworld.confinement.mount_table import hide_everywhere, process_tables, read_mounts
+from execworld.confinement.mount_table import (
+    hide_everywhere,
+    installed_everywhere,
+    process_tables,
+    read_mounts,
+)
 from execworld.confinement.paths import surveyed
 from execworld.confinement.place import CellDirectories, PathKind, Place
 from execworld.confinement.reporting import error_name, report
@@ -120,9 +125,10 @@ async def _made(
 ) -> tuple[CompiledCell, CellReport]:
     mounts = await read_mounts(machine)
     policy = await hide_everywhere(machine, policy, mounts)
+    place = replace(place, installation=await installed_everywhere(machine, place.installation, mounts))
     kinds = {
         **await process_tables(machine, mounts),
-        **await survey(machine, surveyed(policy, directories)),
+        **await survey(machine, surveyed(policy, directories, place.installation)),
     }
     without = dict(known)
     for _ in range(_MOST_ATTEMPTS):

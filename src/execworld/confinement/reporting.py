@@ -129,6 +129,7 @@ def _verified(made: Claim, outcomes: list[tuple[Canary, ProbeResult]]) -> tuple[
 
 
 _DENIED: Final = {
+    ProbeKind.WRITE_BELOW: (errno.EACCES, errno.EPERM, errno.EROFS),  # somebody else's installation
     ProbeKind.READ: (errno.EACCES, errno.EPERM),  # what the user may not read anyway is hidden
     ProbeKind.SET_LIMIT: (
         errno.EPERM,
