@@ -56,8 +56,8 @@ class Enforcer:
         by: What the report says; ``{abi}`` is the version of Landlock.
         layers: All of them are needed.
         minimum_abi: Of Landlock, where it is among the layers.
-        proven_by_step: That the steps of the layers succeeded is proof enough where no probe can be made to work
-            without confinement. Else such a claim is `PARTIAL`.
+        proven_by_step: That the steps of the layers succeeded is proof enough where there is no probe, or where the
+            world itself does not have or may not do what the probe tries. Else such a claim is `PARTIAL`.
         why_partial: What is left open; empty for a full enforcer.
     """
 
@@ -296,6 +296,7 @@ TABLE: Final[Mapping[Dimension, Row]] = {
             ),
         ),
         denied=(ProbeKind.CONNECT_TCP, ProbeKind.FAST_OPEN, ProbeKind.MULTIPATH_TCP),
+        allowed=(ProbeKind.OWN_TCP, ProbeKind.GRANTED_PORT),
     ),
     Dimension.NET_UDP: Row(
         (
@@ -303,8 +304,11 @@ TABLE: Final[Mapping[Dimension, Row]] = {
             *_no_sockets(NetworkMode.NONE, NetworkMode.PORTS),
         ),
         denied=(ProbeKind.SEND_UDP,),
+        allowed=(ProbeKind.OWN_UDP,),
     ),
-    Dimension.NET_OTHER: Row(_no_sockets(NetworkMode.NONE, NetworkMode.PORTS), denied=(ProbeKind.VSOCK,)),
+    Dimension.NET_OTHER: Row(
+        _no_sockets(NetworkMode.NONE, NetworkMode.PORTS), denied=(ProbeKind.VSOCK, ProbeKind.NETLINK)
+    ),
     Dimension.IPC_SIGNAL: Row(
         (
             _OWN_PIDS,
@@ -315,6 +319,7 @@ TABLE: Final[Mapping[Dimension, Row]] = {
             ),
         ),
         denied=(ProbeKind.SIGNAL, ProbeKind.SET_LIMIT),
+        allowed=(ProbeKind.OWN_SIGNAL,),
     ),
     Dimension.IPC_TRACE: Row(
         (
@@ -325,6 +330,7 @@ TABLE: Final[Mapping[Dimension, Row]] = {
             ),
         ),
         denied=(ProbeKind.TRACE, ProbeKind.READ_ENVIRONMENT),
+        allowed=(ProbeKind.OWN_TRACE,),
     ),
     Dimension.IPC_UNIX: Row(
         (
@@ -338,6 +344,7 @@ TABLE: Final[Mapping[Dimension, Row]] = {
             ),
         ),
         denied=(ProbeKind.CONNECT_UNIX, ProbeKind.CONNECT_ABSTRACT),
+        allowed=(ProbeKind.OWN_UNIX, ProbeKind.OWN_PAIR),
     ),
     Dimension.PROC_VISIBILITY: Row((_OWN_PIDS,), denied=(ProbeKind.SEE_PROCESS,)),
     Dimension.KILL_TREE: Row(

@@ -20,7 +20,7 @@ from execworld.confinement.mount_table import (
 )
 from execworld.confinement.paths import surveyed
 from execworld.confinement.place import CellDirectories, PathKind, Place
-from execworld.confinement.reporting import error_name, report
+from execworld.confinement.reporting import EXHAUSTED, error_name, report
 from execworld.confinement.survey import BatchRunner, survey
 from execworld.machine.cell import (
     AttachTree,
@@ -42,7 +42,6 @@ from execworld.seams.results import TreeReport
 _MOST_ATTEMPTS: Final = 2 * len(Layer) + 8
 _START_HINT: Final = "the warden starts cells from /proc/self/exe: is /proc mounted in the world?"
 _DROP_TIMEOUT_S: Final = 15.0
-_EXHAUSTED: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
 
 
 class CellMaker(BatchRunner, Protocol):
@@ -167,7 +166,7 @@ def _gone(compiled: CompiledCell, failure: CellFailed) -> bytes | None:
 
 def _refuse_exhausted(compiled: CompiledCell, failure: CellFailed) -> None:
     """A busy moment says nothing of what a place can do, so it must cost no layer, now or later."""
-    if failure.stage in (CellStage.STEP, CellStage.LOCK) and failure.error in _EXHAUSTED:
+    if failure.stage in (CellStage.STEP, CellStage.LOCK) and failure.error in EXHAUSTED:
         raise SandboxUnavailable(
             f"a cell could not be set up for want of resources: {_reason(compiled, failure)}",
             reason=SandboxReason.SETUP_FAILED,

@@ -136,7 +136,7 @@ def test_a_program_can_neither_signal_nor_trace_the_cell(place: Place) -> None:
 
 # ---- probes
 
-NAMELESS = [kind for kind in range(1, 20) if kind not in (p.READ, p.WRITE_BELOW)]
+NAMELESS = [kind for kind in range(1, p.GRANTED_PORT) if kind not in (p.READ, p.WRITE_BELOW)]
 FREE_UNDER_LANDLOCK = {
     p.CHANGE_MODE,
     p.CONNECT_UNIX,
@@ -159,6 +159,9 @@ def test_probes_have_an_unconfined_twin(place: Place) -> None:
                 assert results[kind][1] != 0
             for kind in (p.SIGNAL, p.SET_LIMIT, p.TRACE, p.READ_ENVIRONMENT, p.SEE_PROCESS):
                 assert results[kind][1] in (errno.ESRCH, errno.ENOENT)
+            # What it makes itself it may have, of an own network too.
+            for kind in (p.OWN_TCP, p.OWN_UDP, p.OWN_SIGNAL, p.OWN_TRACE, p.OWN_UNIX, p.OWN_PAIR):
+                assert results[kind] == (0, 0), kind
             assert results[p.READ] == (0, 0)
             assert made.probes[-2:] == ((0, 0), (0, errno.EROFS))
         # Without any step everything has its effect, also in the child under an empty lock.
@@ -167,6 +170,18 @@ def test_probes_have_an_unconfined_twin(place: Place) -> None:
             for (kind, _), (unconfined, confined) in zip(probes, made.probes, strict=True):
                 assert unconfined == confined, kind
     place.wait_empty(warden)
+
+
+def test_targets_may_lie_in_a_directory_with_a_long_name(place: Place) -> None:
+    """Longer than the address of a socket."""
+    scratch = place.scratch / ("long" * 40)
+    scratch.mkdir(mode=0o777)
+    scratch.chmod(0o777)
+    with place.warden(user=True) as warden:
+        plan = Plan(probes=[(p.CONNECT_UNIX, b"")], scratch=os.fsencode(scratch))
+        with cell_in(warden, plan) as (_, made):
+            assert made.probes == ((0, 0),)
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_filter_that_kills_counts_as_a_refusal(place: Place) -> None:
