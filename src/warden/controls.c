@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,12 +94,9 @@ static _Noreturn void be_child(int ready, const char *mark) {
 }
 
 static int read_child(pid_t child, const char *mark) {
-    char found[sizeof memory];
-    struct iovec ours = {found, sizeof found}, theirs = {memory, sizeof memory};
-    ssize_t size = process_vm_readv(child, &ours, 1, &theirs, 1, 0);
-    if (size < 0)
-        return errno;
-    return size == sizeof found && memcmp(found, mark, sizeof found) == 0 ? 0 : ENOMSG;
+    char found[MARK_SIZE];
+    int error = probes_read_memory(child, (uint64_t)(uintptr_t)memory, found);
+    return error == 0 && memcmp(found, mark, sizeof found) != 0 ? ENOMSG : error;
 }
 
 static int with_child(uint8_t kind, const char *mark) {

@@ -189,6 +189,22 @@ static int try_unix(const struct targets *targets, bool abstract) {
 
 /* ---- processes ---- */
 
+int probes_read_memory(pid_t pid, uint64_t address, char into[MARK_SIZE]) {
+    char path[64];
+    struct iovec ours = {into, MARK_SIZE}, theirs = {(void *)(uintptr_t)address, MARK_SIZE};
+    ssize_t size = syscall(SYS_process_vm_readv, pid, &ours, 1ul, &theirs, 1ul, 0ul);
+    if (size == (ssize_t)MARK_SIZE)
+        return 0;
+    int error = size < 0 ? errno : ENOMSG;
+    proc_path(path, pid, "/mem");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error;
+    size = RETRY(pread(fd, into, MARK_SIZE, (off_t)address));
+    close(fd);
+    return size == (ssize_t)MARK_SIZE ? 0 : error;
+}
+
 static int try_set_limit(const struct targets *targets) {
     uint64_t values[2] = {TARGET_FILES + 1, targets->most_files};
     return syscall(SYS_prlimit64, targets->process, RLIMIT_NOFILE, values, NULL) < 0 ? errno : 0;
@@ -196,11 +212,8 @@ static int try_set_limit(const struct targets *targets) {
 
 static int try_trace(const struct targets *targets) {
     char found[MARK_SIZE];
-    struct iovec ours = {found, sizeof found}, theirs = {(void *)(uintptr_t)targets->memory, sizeof found};
-    ssize_t size = syscall(SYS_process_vm_readv, targets->process, &ours, 1ul, &theirs, 1ul, 0ul);
-    if (size < 0)
-        return errno;
-    return size == sizeof found && memcmp(found, targets->mark, sizeof found) == 0 ? 0 : ENOMSG;
+    int error = probes_read_memory(targets->process, targets->memory, found);
+    return error == 0 && memcmp(found, targets->mark, sizeof found) != 0 ? ENOMSG : error;
 }
 
 static int try_environment(const struct targets *targets) {

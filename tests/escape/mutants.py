@@ -222,7 +222,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "forgets-what-is-hidden": Mutant(_plan(ROOT, HIDDEN), _hidden_not_covered, ("read-secret",)),
     "forgets-pid-namespace": Mutant(_plan(USER), _without_pid_namespace, ("read-command-line",)),
     "forgets-network": Mutant(_plan(USER, NET_NONE), _without_network_namespace, ("connect-tcp", "send-udp")),
-    "denies-all-tracing": Mutant(_plan(USER, without=ALONE), _denying("process_vm_readv"), ()),
     "denies-all-internet-sockets": Mutant(_plan(USER, NET_NONE), _denying("socket"), ()),
     "denies-pairs-of-sockets": Mutant(_plan(USER), _denying("socketpair"), ()),
     "denies-granted-ports": Mutant(_plan(USER, PORTS, without=ALONE), _without_granted_ports, ()),
