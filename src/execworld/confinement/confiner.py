@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from execworld.confinement.explaining import explain, explain_as_dict
+from execworld.confinement.explaining import explain, explain_as_dict, kept
 from execworld.confinement.installation import NOT_HERE, Installation
 from execworld.confinement.layers import Layer
 from execworld.confinement.opening import open_cell
@@ -45,7 +45,9 @@ class CellConfiner:
 
     def described(self) -> Mapping[Dimension, tuple[EnforcementState, str]]:
         """What the place could enforce, as far as its facts tell: state, and by what or why not."""
-        return enforceable(self._place)
+        return enforceable(
+            replace(self._place, installation=NOT_HERE)
+        )  # where it is says nothing of the place
 
     @asynccontextmanager
     async def open_cell(
@@ -67,7 +69,7 @@ class CellConfiner:
                     *temp,
                     *hidden,
                 ),
-                kept=cell.compiled.situation.paths.kept if Layer.MOUNTS in layers else (),
+                kept=kept(cell.compiled),
                 explanation=explain(cell.compiled, cell.enforcement),
                 details=explain_as_dict(cell.compiled, cell.enforcement),
             )

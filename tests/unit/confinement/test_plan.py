@@ -8,7 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from execworld.confinement import CellDirectories, CompiledCell, Layer, PathKind, Place, compile_cell
+from execworld.confinement import (
+    CellDirectories,
+    CompiledCell,
+    Layer,
+    PathKind,
+    Place,
+    compile_cell,
+    explain,
+    explain_as_dict,
+)
 from execworld.confinement.compiler import TASKS_OF_A_CELL
 from execworld.confinement.installation import Installation, Installed
 from execworld.confinement.paths import Kept, kept_of
@@ -166,6 +175,8 @@ def test_an_installation_below_a_root_is_kept_by_mounts_or_not_claimed_to_be(
         if Layer.MOUNTS in compiled.situation.layers:
             kept += claim.state is EnforcementState.ENFORCED
             assert run(compiled).writable(b"/home/user/project/tools/file")
+            assert explain_as_dict(compiled)["kept"] == [SETTINGS.decode(), ENVIRONMENT.decode()]
+            assert f"runs it:\n  {SETTINGS.decode()}\n" in explain(compiled)
         else:
             assert claim.state is not EnforcementState.ENFORCED
             assert Layer.LANDLOCK not in compiled.situation.layers or ENVIRONMENT.decode() in claim.why_not
