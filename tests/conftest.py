@@ -9,8 +9,15 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """Start from the usual answer to a hang-up: under nohup(1) every program that a test starts would ignore it."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    """Start from the usual answers to signals.
+
+    Under nohup(1), and as a background command of a shell without job control, every program that a test starts would
+    ignore them.
+    """
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -161,17 +161,11 @@ static bool take_one_step(struct decoder *decoder, struct batch *batch, unsigned
 
 struct batch *batch_decode(uint64_t id, uint8_t *message, size_t size, uint16_t *status) {
     struct decoder decoder = {.cursor = {message, message + size, false}};
-    uint32_t view = take_u32(&decoder.cursor);
     uint16_t flags = take_u16(&decoder.cursor);
     uint16_t count = take_u16(&decoder.cursor);
     *status = EPROTO;
     /* A step takes at least 4 bytes, so that the count promises no more memory than the message is long. */
     if (decoder.cursor.bad || flags != 0 || count == 0 || count > MAX_STEPS || size < (size_t)count * 4) {
-        free(message);
-        return NULL;
-    }
-    if (view != 0) {
-        *status = ENOENT;
         free(message);
         return NULL;
     }

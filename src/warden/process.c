@@ -242,7 +242,7 @@ void process_attach(struct process *process) {
         if (first < 0 || input < 0)
             abort();
     }
-    /* First, so that its event comes first: a reader that is gone is told before what was written after that. */
+    /* First: a reader that is gone is as a rule told before what was written after that. */
     input_start(&process->input, &process->handle, input, process->terminal, false);
     stream_start(&process->output[0], &process->handle, process->terminal ? STREAM_TERMINAL : STREAM_PIPE, 1, first);
     stream_start(&process->output[1], &process->handle, STREAM_PIPE, 2, second);

@@ -93,6 +93,17 @@ static void prepare(const struct command *command) {
     close_all_but(kept, count); /* other commands' pipes would stay open with us */
 }
 
+/* Before anybody learns that the command runs: a copy of ours would take what is written to an input that nobody reads. */
+static void close_standard(const struct command *command) {
+    for (int index = 0; index < 3; index++) {
+        bool again = command->standard[index] == command->null;
+        for (int other = 0; other < index; other++)
+            again |= command->standard[index] == command->standard[other];
+        if (!again)
+            close(command->standard[index]);
+    }
+}
+
 /* False when it did not start. */
 static bool start_leader(const struct command *command) {
     static _Alignas(16) char stack[STACK_SIZE];
@@ -123,14 +134,8 @@ static bool start_leader(const struct command *command) {
         note.pid = state.leader;
     }
     close(report[0]);
+    close_standard(command);
     send_note(&note, 0);
-    for (int index = 0; index < 3; index++) {
-        bool again = command->standard[index] == command->null;
-        for (int other = 0; other < index; other++)
-            again |= command->standard[index] == command->standard[other];
-        if (!again)
-            close(command->standard[index]);
-    }
     return note.error == 0;
 }
 

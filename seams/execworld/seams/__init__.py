@@ -70,7 +70,15 @@ from execworld.seams.policy import (
     SandboxMode,
     SandboxPolicy,
 )
-from execworld.seams.provider import ENTRY_POINT_GROUP, OpenRequest, Probe, Provider
+from execworld.seams.provider import (
+    ENTRY_POINT_GROUP,
+    Clean,
+    Leftover,
+    LeftoverState,
+    OpenRequest,
+    Probe,
+    Provider,
+)
 from execworld.seams.results import (
     CommandResult,
     CommandStatus,
@@ -104,6 +112,7 @@ __all__ = [
     "AmbiguousEdit",
     "Argument",
     "Boundary",
+    "Clean",
     "CleanupIncomplete",
     "CommandError",
     "CommandFailed",
@@ -139,6 +148,8 @@ __all__ = [
     "HardLinked",
     "InvalidPath",
     "KillMethod",
+    "Leftover",
+    "LeftoverState",
     "NetworkMode",
     "NetworkPolicy",
     "NoSpace",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from enum import StrEnum
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from execworld.seams.enforcement import Dimension, EnforcementState
 from execworld.seams.identity import Boundary
@@ -53,6 +54,50 @@ class Probe:
     enforceable: Mapping[Dimension, tuple[EnforcementState, str]] | None = None
 
 
+class LeftoverState(StrEnum):
+    """What became of a leftover."""
+
+    REMOVED = "removed"
+    REMOVABLE = "removable"
+    """It would be removed if this were no dry run."""
+
+    KEPT = "kept"
+    FAILED = "failed"
+    """It should be removed, and could not be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Something that was made for a world, and was found after the fact.
+
+    Attributes:
+        kind: What it is: a container, a directory, ...
+        name: By which people find it.
+        state: What became of it.
+        reason: Why it was removed or kept, or what went wrong.
+    """
+
+    kind: str
+    name: str
+    state: LeftoverState
+    reason: str
+
+
+class Clean(Protocol):
+    """Removes what worlds of a provider left behind because the process that had opened them was killed."""
+
+    async def __call__(self, *, dry_run: bool) -> Sequence[Leftover]:
+        """Everything that was found. What is in use, or what cannot be told from that, is kept.
+
+        Args:
+            dry_run: Change nothing.
+
+        Raises:
+            WorldUnavailable: it cannot be looked for here.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Provider(Generic[ConfigT]):
     """One way to reach a world. Importing the object imports no SDK; opening does.
@@ -69,6 +114,7 @@ class Provider(Generic[ConfigT]):
         default_policy: The policy of a world that is opened without one, made of the working directory that was asked
             for; None for plain full access.
         extra: The optional dependency group that the provider needs; empty for none.
+        clean: Removes what worlds left behind; None when they cannot leave anything.
     """
 
     name: str
@@ -79,3 +125,4 @@ class Provider(Generic[ConfigT]):
     config_from_url: Callable[[str], Mapping[str, Any]] | None = None
     default_policy: Callable[[str | None], SandboxPolicy] | None = None
     extra: str = ""
+    clean: Clean | None = None

@@ -71,4 +71,7 @@ class Shell(ABC):
         grace_s: float = DEFAULT_GRACE_S,
         on_output: OutputCallback | None = None,
     ) -> AbstractAsyncContextManager[Process]:
-        """Start *command* in the background; leaving the context ends its tree."""
+        """Start *command* in the background; leaving the context ends its tree.
+
+        A working directory that is gone is replaced, and told, as by `run`.
+        """

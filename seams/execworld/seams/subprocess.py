@@ -68,7 +68,11 @@ class Process(ABC):
     @property
     @abstractmethod
     def stdin(self) -> ByteSendStream | None:
-        """Set when the process was started with ``pipe_stdin``. Closing it is the end of input for the process."""
+        """Set when the process was started with ``pipe_stdin``. Closing it is the end of input for the process.
+
+        Sending raises `anyio.BrokenResourceError` as soon as nothing is left that could read: with the next send, as a
+        local pipe does, never one later. What an earlier send put into the pipe and nobody has read is lost, as there.
+        """
 
     @property
     @abstractmethod

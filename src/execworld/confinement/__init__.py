@@ -3,6 +3,7 @@
 from execworld.confinement.compiler import CompiledCell, compile_cell
 from execworld.confinement.explaining import explain, explain_as_dict
 from execworld.confinement.layers import Layer
+from execworld.confinement.obstacle import Obstacle
 from execworld.confinement.opening import CellMaker, CellOpener, ConfinedCell, open_cell
 from execworld.confinement.place import CellDirectories, PathKind, PathKinds, Place
 from execworld.confinement.reporting import enforceable, report
@@ -15,6 +16,7 @@ __all__ = [
     "CompiledCell",
     "ConfinedCell",
     "Layer",
+    "Obstacle",
     "PathKind",
     "PathKinds",
     "Place",

@@ -14,6 +14,7 @@ from execworld.confinement.dimensions import Claim, Situation, claim
 from execworld.confinement.filters import policy_rules, program_rules
 from execworld.confinement.layers import Layer, standing
 from execworld.confinement.namespaces import add_mounts, add_namespaces
+from execworld.confinement.obstacle import Obstacle
 from execworld.confinement.paths import policy_paths
 from execworld.confinement.place import NOTHING_KNOWN, CellDirectories, PathKinds, Place
 from execworld.confinement.rulesets import add_rulesets
@@ -50,25 +51,30 @@ class CompiledCell:
     claims: Mapping[Dimension, Claim]
     canaries: tuple[Canary, ...]
     situation: Situation
-    fallen: Mapping[Layer, str]
+    fallen: Mapping[Layer, Obstacle]
     cell_rules: tuple[Rule, ...]
     program_rules: tuple[Rule, ...]
 
     def missing(self) -> tuple[Dimension, ...]:
         """Required dimensions that this plan cannot enforce."""
-        required = self.policy.required()
-        return tuple(
-            dimension
-            for dimension, made in self.claims.items()
-            if dimension in required and made.state is not EnforcementState.ENFORCED
-        )
+        return missing(self.policy, self.claims)
+
+
+def missing(policy: SandboxPolicy, claims: Mapping[Dimension, Claim]) -> tuple[Dimension, ...]:
+    """Required dimensions that these claims do not enforce."""
+    required = policy.required()
+    return tuple(
+        dimension
+        for dimension, made in claims.items()
+        if dimension in required and made.state is not EnforcementState.ENFORCED
+    )
 
 
 def compile_cell(
     policy: SandboxPolicy,
     place: Place,
     directories: CellDirectories,
-    without: Mapping[Layer, str],
+    without: Mapping[Layer, Obstacle],
     kinds: PathKinds = NOTHING_KNOWN,
 ) -> CompiledCell:
     """Make the plan for *policy*, whose paths are resolved, in *place*.

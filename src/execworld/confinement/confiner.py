@@ -10,6 +10,7 @@ from typing import Final
 from execworld.confinement.explaining import explain, explain_as_dict, kept
 from execworld.confinement.installation import NOT_HERE, Installation
 from execworld.confinement.layers import Layer
+from execworld.confinement.obstacle import Obstacle
 from execworld.confinement.opening import open_cell
 from execworld.confinement.place import CellDirectories, Place
 from execworld.confinement.reporting import enforceable
@@ -36,7 +37,7 @@ class CellConfiner:
         installation: What the host runs, where it runs in the same place.
         """
         self._place = replace(Place.of(facts), installation=installation)
-        self._known: dict[Layer, str] = {}
+        self._known: dict[Layer, Obstacle] = {}
 
     @property
     def enforceable(self) -> frozenset[Dimension]:

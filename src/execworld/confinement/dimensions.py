@@ -16,10 +16,12 @@ from execworld.confinement.landlock import (
     TRUNCATE_ABI,
 )
 from execworld.confinement.layers import Layer
+from execworld.confinement.obstacle import Obstacle, joined
 from execworld.confinement.paths import PolicyPaths
 from execworld.confinement.place import Place
 from execworld.machine.cell import ProbeKind
 from execworld.seams.enforcement import Dimension, EnforcementState
+from execworld.seams.errors import SandboxReason
 from execworld.seams.policy import NetworkMode, SandboxMode, SandboxPolicy
 
 
@@ -79,17 +81,18 @@ class Enforcer:
             and (self.when is None or self.when.holds(situation))
         )
 
-    def lacks(self, situation: Situation, fallen: Mapping[Layer, str]) -> str:
-        """Why it does not stand; empty when it was never meant for this policy."""
+    def lacks(self, situation: Situation, fallen: Mapping[Layer, Obstacle]) -> Obstacle | None:
+        """Why it does not stand; None when it was never meant for this policy."""
         if self.when is not None and not self.when.holds(situation):
-            return ""
+            return None
         for layer in sorted(self.layers - situation.layers):
-            if layer in fallen:
-                return f"{layer}: {fallen[layer]}"
-            return ""
+            return Obstacle(f"{layer}: {fallen[layer]}", fallen[layer].reason) if layer in fallen else None
         if not self._abi_suffices(situation):
-            return f"landlock abi {situation.place.landlock_abi}, {self.minimum_abi} needed"
-        return ""
+            return Obstacle(
+                f"landlock abi {situation.place.landlock_abi}, {self.minimum_abi} needed",
+                SandboxReason.KERNEL_LACKS_FEATURE,
+            )
+        return None
 
     def _abi_suffices(self, situation: Situation) -> bool:
         return Layer.LANDLOCK not in self.layers or situation.place.landlock_abi >= self.minimum_abi
@@ -424,36 +427,44 @@ def _exposed(situation: Situation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What is to be said of one dimension before any probe was tried."""
+    """What is to be said of one dimension: before any probe was tried, or after.
+
+    Attributes:
+        obstacle: Why it is not fully enforced; None when it is.
+    """
 
     state: EnforcementState
     by: str
-    why_not: str
+    obstacle: Obstacle | None
     enforcer: Enforcer | None
+
+    @property
+    def why_not(self) -> str:
+        return "" if self.obstacle is None else self.obstacle.text
 
 
 def claim(
     dimension: Dimension,
     situation: Situation,
-    fallen: Mapping[Layer, str],
+    fallen: Mapping[Layer, Obstacle],
     *,
     processes_by: str = "control group",
     memory_by: str = "control group",
 ) -> Claim:
-    reasons: list[str] = []
+    obstacles: list[Obstacle] = []
     for enforcer in TABLE[dimension].enforcers:
         if enforcer.stands_in(situation):
             by = enforcer.by.format(
                 abi=situation.place.landlock_abi, processes_by=processes_by, memory_by=memory_by
             )
             partial = enforcer.why_partial.format(exposed=_exposed(situation))
-            why = "; ".join(dict.fromkeys((partial, *reasons))) if partial else ""
+            why = joined(Obstacle(partial), *obstacles) if partial else None
             return Claim(enforcer.state, by, why, enforcer)
-        reason = enforcer.lacks(situation, fallen)
-        if reason:
-            reasons.append(reason)
-    if not reasons and any(Layer.CGROUP in enforcer.layers for enforcer in TABLE[dimension].enforcers):
-        reasons.append(fallen.get(Layer.CGROUP, "no control group with the controller for it"))
-    return Claim(
-        EnforcementState.ABSENT, "", "; ".join(dict.fromkeys(reasons)) or "nothing here enforces it", None
-    )
+        obstacle = enforcer.lacks(situation, fallen)
+        if obstacle is not None:
+            obstacles.append(obstacle)
+    if not obstacles and any(Layer.CGROUP in enforcer.layers for enforcer in TABLE[dimension].enforcers):
+        obstacles.append(fallen.get(Layer.CGROUP, Obstacle("no control group with the controller for it")))
+    if not obstacles:
+        obstacles.append(Obstacle("nothing here enforces it"))
+    return Claim(EnforcementState.ABSENT, "", joined(*obstacles), None)

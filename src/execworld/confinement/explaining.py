@@ -34,7 +34,7 @@ def explain_as_dict(compiled: CompiledCell, enforcement: Enforcement | None = No
         "proven": enforcement is not None,
         "dimensions": enforcement.as_dict() if enforcement is not None else dimensions,
         "layers": sorted(str(layer) for layer in compiled.situation.layers),
-        "fallen": {str(layer): why for layer, why in compiled.fallen.items()},
+        "fallen": {str(layer): why.text for layer, why in compiled.fallen.items()},
         "steps": [
             {"layer": None if layer is None else str(layer), "step": _described(step, pins)}
             for layer, step in zip(compiled.layer_of_step, compiled.plan.steps, strict=True)

@@ -9,9 +9,11 @@ from enum import StrEnum
 from typing import Final
 
 from execworld.confinement.landlock import REFER_ABI
+from execworld.confinement.obstacle import Obstacle
 from execworld.confinement.paths import TERMINAL_MASTER, TERMINALS, PolicyPaths
 from execworld.confinement.place import NamespaceBit, PathKind, Place
 from execworld.confinement.syscalls import ARCHITECTURES
+from execworld.seams.errors import SandboxReason
 from execworld.seams.policy import NetworkMode, SandboxMode, SandboxPolicy
 
 
@@ -66,14 +68,21 @@ _NEEDS: Final = {
     Layer.TERMINAL_MASTER: Layer.TERMINALS,
     Layer.INNER_LANDLOCK: Layer.LANDLOCK,
 }
-_OLD_KERNEL: Final = "ENOSYS: the kernel has no Landlock; Linux 5.13 is the first that can have it"
+_OLD_KERNEL: Final = Obstacle(
+    "ENOSYS: the kernel has no Landlock; Linux 5.13 is the first that can have it",
+    SandboxReason.KERNEL_LACKS_FEATURE,
+)
 _DENIED: Final = "the system calls of Landlock are denied, as by the filter of a container engine"
 _NO_LANDLOCK: Final = {
-    errno.EOPNOTSUPP: "EOPNOTSUPP: Landlock is built into the kernel and not enabled (its parameter lsm=)",
-    errno.EPERM: f"EPERM: {_DENIED}",
-    errno.EACCES: f"EACCES: {_DENIED}",
+    errno.EOPNOTSUPP: Obstacle(
+        "EOPNOTSUPP: Landlock is built into the kernel and not enabled (its parameter lsm=)",
+        SandboxReason.FEATURE_DISABLED,
+    ),
+    errno.EPERM: Obstacle(f"EPERM: {_DENIED}", SandboxReason.BLOCKED),
+    errno.EACCES: Obstacle(f"EACCES: {_DENIED}", SandboxReason.BLOCKED),
 }
-_REFUSED_TO_PROBE: Final = "unshare(2) refused it to the warden's probe"
+_REFUSED_TO_PROBE: Final = Obstacle("unshare(2) refused it to the warden's probe", SandboxReason.BLOCKED)
+_NOT_ASKED_FOR: Final = Obstacle("not asked for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +93,11 @@ class Standing:
     """
 
     layers: frozenset[Layer]
-    fallen: Mapping[Layer, str]
+    fallen: Mapping[Layer, Obstacle]
 
 
 def standing(
-    policy: SandboxPolicy, place: Place, paths: PolicyPaths, without: Mapping[Layer, str]
+    policy: SandboxPolicy, place: Place, paths: PolicyPaths, without: Mapping[Layer, Obstacle]
 ) -> Standing:
     wanted = wanted_layers(policy, place)
     fallen = {layer: without[layer] for layer in wanted if layer in without}
@@ -100,9 +109,8 @@ def standing(
     for layer, needed in _NEEDS.items():  # in an order in which what is needed comes first
         if layer in layers and needed not in layers:
             layers -= {layer}
-            fallen[layer] = (
-                f"it needs the {needed}, which is not there ({fallen.get(needed, 'not asked for')})"
-            )
+            why = fallen.get(needed, _NOT_ASKED_FOR)
+            fallen[layer] = Obstacle(f"it needs the {needed}, which is not there ({why})", why.reason)
     if (
         place.landlock_abi < REFER_ABI
         and {Layer.MOUNTS, Layer.PID_NAMESPACE} <= layers
@@ -111,7 +119,7 @@ def standing(
         for layer in (Layer.LANDLOCK, Layer.INNER_LANDLOCK):
             if layer in layers:
                 layers -= {layer}
-                fallen[layer] = (
+                fallen[layer] = Obstacle(
                     "abi 1 refuses every rename between two directories, and other layers enforce the same"
                 )
     return Standing(frozenset(layers), fallen)
@@ -154,18 +162,20 @@ def wanted_layers(policy: SandboxPolicy, place: Place) -> frozenset[Layer]:
     return frozenset(wanted)
 
 
-def _impossible(place: Place, paths: PolicyPaths) -> dict[Layer, str]:
-    reasons: dict[Layer, str] = {}
+def _impossible(place: Place, paths: PolicyPaths) -> dict[Layer, Obstacle]:
+    reasons: dict[Layer, Obstacle] = {}
     if not place.landlock_abi:
         reasons[Layer.LANDLOCK] = _NO_LANDLOCK.get(place.landlock_error, _OLD_KERNEL)
     if place.arch not in ARCHITECTURES:
-        reasons[Layer.SECCOMP] = f"no table of system calls for {place.arch}"
+        reasons[Layer.SECCOMP] = Obstacle(f"no table of system calls for {place.arch}")
     if not (place.counts_processes or place.bounds_memory):
-        reasons[Layer.CGROUP] = "no control group with a usable controller can be made"
+        reasons[Layer.CGROUP] = Obstacle("no control group with a usable controller can be made")
     if not paths.is_directory(TERMINALS):
-        reasons[Layer.TERMINALS] = "there is no /dev/pts"
+        reasons[Layer.TERMINALS] = Obstacle("there is no /dev/pts")
     if paths.kind(TERMINAL_MASTER) is not PathKind.OTHER:
-        reasons[Layer.TERMINAL_MASTER] = "there is no /dev/ptmx, or it is a link to that of /dev/pts"
+        reasons[Layer.TERMINAL_MASTER] = Obstacle(
+            "there is no /dev/ptmx, or it is a link to that of /dev/pts"
+        )
     for layer, bit in _NAMESPACES.items():
         if not place.namespaces & bit:
             reasons[layer] = _REFUSED_TO_PROBE
@@ -174,11 +184,11 @@ def _impossible(place: Place, paths: PolicyPaths) -> dict[Layer, str]:
 
 def _with_right_to_namespaces(
     layers: frozenset[Layer],
-    fallen: dict[Layer, str],
+    fallen: dict[Layer, Obstacle],
     policy: SandboxPolicy,
     place: Place,
-    without: Mapping[Layer, str],
-) -> tuple[frozenset[Layer], dict[Layer, str]]:
+    without: Mapping[Layer, Obstacle],
+) -> tuple[frozenset[Layer], dict[Layer, Obstacle]]:
     """Add the layer that gives the right to make namespaces, or take out all that needs it."""
     only_rlimit = policy.limits.processes is not None and place.uid != 0 and not place.counts_processes
     if not (layers & _NAMESPACES.keys() or only_rlimit):
@@ -194,5 +204,5 @@ def _with_right_to_namespaces(
     fallen = {**fallen, Layer.USER_NAMESPACE: reason}
     for layer in _NAMESPACES:
         if layer in layers:
-            fallen[layer] = f"no right to make namespaces: {reason}"
+            fallen[layer] = Obstacle(f"no right to make namespaces: {reason}", reason.reason)
     return layers - _NAMESPACES.keys(), fallen

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
 
-from execworld.confinement.compiler import CompiledCell, compile_cell
+from execworld.confinement.compiler import CompiledCell, compile_cell, missing
+from execworld.confinement.dimensions import Claim
 from execworld.confinement.layers import Layer
 from execworld.confinement.mount_table import (
     hide_everywhere,
@@ -18,9 +19,10 @@ from execworld.confinement.mount_table import (
     process_tables,
     read_mounts,
 )
+from execworld.confinement.obstacle import Obstacle, common_reason, reason_of_error
 from execworld.confinement.paths import surveyed
 from execworld.confinement.place import CellDirectories, PathKind, Place
-from execworld.confinement.reporting import EXHAUSTED, error_name, report
+from execworld.confinement.reporting import EXHAUSTED, enforcement_of, error_name, proven
 from execworld.confinement.survey import BatchRunner, survey
 from execworld.machine.cell import (
     AttachTree,
@@ -34,7 +36,7 @@ from execworld.machine.cell import (
     Pin,
     Unshare,
 )
-from execworld.seams.enforcement import Dimension, Enforcement, EnforcementState
+from execworld.seams.enforcement import Dimension, Enforcement
 from execworld.seams.errors import SandboxReason, SandboxUnavailable
 from execworld.seams.policy import SandboxPolicy
 from execworld.seams.results import TreeReport
@@ -88,7 +90,7 @@ async def open_cell(
     policy: SandboxPolicy,
     place: Place,
     directories: CellDirectories,
-    known: dict[Layer, str],
+    known: dict[Layer, Obstacle],
     *,
     opener: CellOpener[MakerT, MachineT],
 ) -> AsyncGenerator[ConfinedCell[MachineT]]:
@@ -105,13 +107,14 @@ async def open_cell(
     """
     compiled, made = await _made(machine, policy, place, directories, known)
     try:
-        enforcement = report(compiled, made)
-        _refuse_missing(compiled, enforcement)
+        claims = proven(compiled, made)
+        _refuse_missing(compiled, claims)
     except BaseException:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_DROP_TIMEOUT_S):
             await machine.drop_cell(made.handle)
         raise
     async with opener(machine, made) as inner:
+        enforcement = enforcement_of(compiled, claims)
         yield ConfinedCell(inner, enforcement, compiled.environment, compiled)
 
 
@@ -120,7 +123,7 @@ async def _made(
     policy: SandboxPolicy,
     place: Place,
     directories: CellDirectories,
-    known: dict[Layer, str],
+    known: dict[Layer, Obstacle],
 ) -> tuple[CompiledCell, CellReport]:
     mounts = await read_mounts(machine)
     policy = await hide_everywhere(machine, policy, mounts)
@@ -132,7 +135,7 @@ async def _made(
     without = dict(known)
     for _ in range(_MOST_ATTEMPTS):
         compiled = compile_cell(policy, place, directories, without, kinds)
-        _refuse_unenforceable(compiled)
+        _refuse_missing(compiled, compiled.claims)
         try:
             return compiled, await machine.make_cell(compiled.plan)
         except CellsUnsupported as error:
@@ -148,7 +151,7 @@ async def _made(
                 continue
             _refuse_exhausted(compiled, failure)
             layer = _blamed(compiled, failure)
-            without[layer] = known[layer] = _reason(compiled, failure)
+            without[layer] = known[layer] = _obstacle(compiled, failure)
     raise SandboxUnavailable(
         "no set of layers could be set up, and each attempt failed in another way",
         reason=SandboxReason.SETUP_FAILED,
@@ -168,7 +171,7 @@ def _refuse_exhausted(compiled: CompiledCell, failure: CellFailed) -> None:
     """A busy moment says nothing of what a place can do, so it must cost no layer, now or later."""
     if failure.stage in (CellStage.STEP, CellStage.LOCK) and failure.error in EXHAUSTED:
         raise SandboxUnavailable(
-            f"a cell could not be set up for want of resources: {_reason(compiled, failure)}",
+            f"a cell could not be set up for want of resources: {_obstacle(compiled, failure)}",
             reason=SandboxReason.SETUP_FAILED,
             missing=_names(compiled),
             hint="try again when less is running here, or raise the limits on processes, memory and open files",
@@ -213,9 +216,11 @@ def _step(compiled: CompiledCell, failure: CellFailed) -> object:
     return steps[failure.step] if failure.stage is CellStage.STEP and failure.step < len(steps) else None
 
 
-def _reason(compiled: CompiledCell, failure: CellFailed) -> str:
+def _obstacle(compiled: CompiledCell, failure: CellFailed) -> Obstacle:
     step = _step(compiled, failure)
-    return f"{error_name(failure.error)} at {_named(compiled, step)}"
+    return Obstacle(
+        f"{error_name(failure.error)} at {_named(compiled, step)}", reason_of_error(failure.error)
+    )
 
 
 def _named(compiled: CompiledCell, step: object) -> str:
@@ -232,45 +237,20 @@ def _named(compiled: CompiledCell, step: object) -> str:
     return name if path is None else f"{name} {path.decode('utf-8', 'backslashreplace')}"
 
 
-def _refuse_unenforceable(compiled: CompiledCell) -> None:
-    missing = compiled.missing()
-    if missing:
-        reasons = {dimension: compiled.claims[dimension].why_not for dimension in missing}
-        raise _unavailable(reasons)
-
-
-def _refuse_missing(compiled: CompiledCell, enforcement: Enforcement) -> None:
-    missing = enforcement.missing()
-    if not missing:
+def _refuse_missing(compiled: CompiledCell, claims: Mapping[Dimension, Claim]) -> None:
+    lacking = missing(compiled.policy, claims)
+    if not lacking:
         return
-    reasons = {dimension: enforcement.entries[dimension].why_not for dimension in missing}
-    verified = any(compiled.claims[dimension].state is not EnforcementState.ENFORCED for dimension in missing)
-    unverified = all(why.startswith("could not be verified") for why in reasons.values())
-    raise _unavailable(reasons, SandboxReason.CANNOT_VERIFY if unverified and not verified else None)
-
-
-def _unavailable(reasons: Mapping[Dimension, str], reason: SandboxReason | None = None) -> SandboxUnavailable:
-    lines = "; ".join(f"{dimension} ({why})" for dimension, why in reasons.items())
-    names = tuple(str(dimension) for dimension in reasons)
-    return SandboxUnavailable(
+    lines = "; ".join(f"{dimension} ({claims[dimension].why_not})" for dimension in lacking)
+    obstacles = [obstacle for dimension in lacking if (obstacle := claims[dimension].obstacle) is not None]
+    names = tuple(map(str, lacking))
+    raise SandboxUnavailable(
         f"the policy requires what nothing enforces here: {lines}",
-        reason=reason or _kind_of(reasons.values()),
+        reason=common_reason(obstacles) or SandboxReason.MISSING_DIMENSION,
         missing=names,
         hint="open another world, or accept less by name: require_dimensions "
         + ", ".join(f"{name}: no" for name in names),
     )
-
-
-def _kind_of(reasons: Iterable[str]) -> SandboxReason:
-    """What the first reason that names an error or a version comes down to."""
-    for text in reasons:
-        if "EPERM" in text or "EACCES" in text or "refused it" in text:
-            return SandboxReason.BLOCKED
-        if "EOPNOTSUPP" in text:
-            return SandboxReason.FEATURE_DISABLED
-        if "ENOSYS" in text or "EINVAL" in text or "needed" in text:
-            return SandboxReason.KERNEL_LACKS_FEATURE
-    return SandboxReason.MISSING_DIMENSION
 
 
 def _names(compiled: CompiledCell) -> tuple[str, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from execworld.confinement.canaries import Canary
 from execworld.confinement.compiler import CompiledCell, compile_cell, with_limits_held
 from execworld.confinement.dimensions import OPTIONAL_PROBES, Claim, claim
+from execworld.confinement.obstacle import Obstacle, reason_of_error
 from execworld.confinement.place import CellDirectories, Place
 from execworld.machine.cell import CellReport, LimitMethod, ProbeKind, ProbeResult
 from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
@@ -30,6 +32,27 @@ def report(compiled: CompiledCell, cell: CellReport) -> Enforcement:
     """What holds in the cell.
 
     Raises:
+        SandboxUnavailable: see `proven`.
+    """
+    return enforcement_of(compiled, proven(compiled, cell))
+
+
+def enforcement_of(compiled: CompiledCell, claims: Mapping[Dimension, Claim]) -> Enforcement:
+    required = compiled.policy.required()
+    return Enforcement(
+        {
+            dimension: DimensionEnforcement(
+                asked=True, required=dimension in required, state=made.state, by=made.by, why_not=made.why_not
+            )
+            for dimension, made in claims.items()
+        }
+    )
+
+
+def proven(compiled: CompiledCell, cell: CellReport) -> Mapping[Dimension, Claim]:
+    """The claims, as far as the cell proved them.
+
+    Raises:
         SandboxUnavailable: a probe contradicts the plan. Nothing may run in the cell.
     """
     if len(cell.probes) != len(compiled.canaries):
@@ -41,14 +64,10 @@ def report(compiled: CompiledCell, cell: CellReport) -> Enforcement:
     outcomes = tuple(zip(compiled.canaries, cell.probes, strict=True))
     for canary, result in outcomes:
         _refuse_contradiction(compiled, canary, result)
-    required = compiled.policy.required()
-    entries: dict[Dimension, DimensionEnforcement] = {}
-    for dimension, made in _after_limits(compiled, cell).items():
-        state, why = _verified(made, [item for item in outcomes if item[0].dimension is dimension])
-        entries[dimension] = DimensionEnforcement(
-            asked=True, required=dimension in required, state=state, by=made.by, why_not=why
-        )
-    return Enforcement(entries)
+    return {
+        dimension: _verified(made, [item for item in outcomes if item[0].dimension is dimension])
+        for dimension, made in _after_limits(compiled, cell).items()
+    }
 
 
 def enforceable(place: Place) -> Mapping[Dimension, tuple[EnforcementState, str]]:
@@ -88,7 +107,8 @@ def _after_limits(compiled: CompiledCell, cell: CellReport) -> Mapping[Dimension
             memory_by=_METHODS[cell.memory_by],
         )
         if made.state is EnforcementState.ABSENT and error:
-            made = Claim(made.state, "", f"control group: {error_name(error)}", None)
+            obstacle = Obstacle(f"control group: {error_name(error)}", reason_of_error(error))
+            made = Claim(made.state, "", obstacle, None)
         claims[dimension] = made
     return claims
 
@@ -120,26 +140,32 @@ def _refuse_contradiction(compiled: CompiledCell, canary: Canary, result: ProbeR
     )
 
 
-def _verified(made: Claim, outcomes: list[tuple[Canary, ProbeResult]]) -> tuple[EnforcementState, str]:
+def _verified(made: Claim, outcomes: list[tuple[Canary, ProbeResult]]) -> Claim:
     """A claim stands when a probe proved it.
 
     Or when its layers' own steps are proof, and there is no probe, or none that could succeed in the world itself. One
     that fails without confinement for another reason is broken, and would fail in the cell whatever the layers do.
     """
     if made.enforcer is None or made.state is not EnforcementState.ENFORCED:
-        return made.state, made.why_not
+        return made
     by_step = made.enforcer.proven_by_step
     denials = [item for item in outcomes if item[0].denied and item[0].probe.kind not in OPTIONAL_PROBES]
     if not denials and not by_step:
-        return EnforcementState.PARTIAL, "could not be verified: there is no probe for it"
+        return _unverified(made, "there is no probe for it")
     for canary, result in denials:
         excused = _denied_to_everybody(canary, result) or (by_step and result.unconfined in _NOT_THERE)
         if result.unconfined and not excused:
-            return EnforcementState.PARTIAL, (
-                f"could not be verified: probe {canary.probe.kind.name} failed without confinement too, "
-                f"with {error_name(result.unconfined)}"
+            return _unverified(
+                made,
+                f"probe {canary.probe.kind.name} failed without confinement too, "
+                f"with {error_name(result.unconfined)}",
             )
-    return made.state, ""
+    return made
+
+
+def _unverified(made: Claim, why: str) -> Claim:
+    obstacle = Obstacle(f"could not be verified: {why}", SandboxReason.CANNOT_VERIFY)
+    return replace(made, state=EnforcementState.PARTIAL, obstacle=obstacle)
 
 
 _DENIED: Final = {

@@ -134,8 +134,10 @@ class Machine(ABC):
     async def send(self, handle: int, data: bytes) -> None:
         """Write all of *data* to the input of a process, a terminal or a connection.
 
+        Returns when all of it was taken while there was a reader.
+
         Raises:
-            StreamClosed: the reader is gone.
+            StreamClosed: the reader is gone; some of it may have been taken before.
         """
 
     @abstractmethod

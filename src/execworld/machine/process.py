@@ -60,6 +60,7 @@ class ProcessOptions:
     stdin: bytes | None = None
     pipe_stdin: bool = False
     on_output: OutputCallback | None = None
+    notes: tuple[str, ...] = ()
 
 
 class _Ending:
@@ -365,6 +366,7 @@ class MachineProcess(Process):
             tree=report,
             timeout_s=self._timeout_s,
             usage=status.usage,
+            notes=self._options.notes,
         )
 
     def _output(self, stream: OutputStream) -> Output:

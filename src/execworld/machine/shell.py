@@ -1,13 +1,14 @@
-"""`Shell` over any `Subprocess`."""
+"""`Shell` over `MachineSubprocess`."""
 
 from __future__ import annotations
 
-import dataclasses
 import posixpath
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TypeVar
 
 from execworld.machine.environment import SCREENLESS, SHELL_STARTUP_NAMES
+from execworld.machine.subprocess import MachineSubprocess
 from execworld.seams.errors import CommandInvalid, CommandNotFound, WorkingDirectoryMissing
 from execworld.seams.files import FileKind
 from execworld.seams.filesystem import FileSystem
@@ -23,12 +24,14 @@ from execworld.seams.subprocess import (
     Subprocess,
 )
 
+BegunT = TypeVar("BegunT")
+
 
 class MachineShell(Shell):
     """Runs each command string in a fresh shell of the world."""
 
     def __init__(
-        self, subprocess: Subprocess, fs: Callable[[], FileSystem], *, path: str | None, cwd: str
+        self, subprocess: MachineSubprocess, fs: Callable[[], FileSystem], *, path: str | None, cwd: str
     ) -> None:
         self._subprocess = subprocess
         self._fs = fs
@@ -63,10 +66,10 @@ class MachineShell(Shell):
     ) -> CommandResult:
         argv = self._argv(command, "shell.run")
 
-        async def run_in(directory: WorldPath | None) -> CommandResult:
-            return await self._subprocess.run(
+        async def run_with(subprocess: Subprocess) -> CommandResult:
+            return await subprocess.run(
                 argv,
-                cwd=directory,
+                cwd=cwd,
                 env=self._environment(env),
                 stdin=stdin,
                 stderr=StreamMode.MERGE if merge_stderr else StreamMode.COLLECT,
@@ -77,16 +80,7 @@ class MachineShell(Shell):
                 check=check,
             )
 
-        try:
-            return await run_in(cwd)
-        except WorkingDirectoryMissing:
-            if cwd is not None:
-                raise
-        remaining = await self._nearest_directory()
-        result = await run_in(remaining)
-        gone, used = printable_path(self._cwd), printable_path(remaining)
-        note = f"the working directory {gone} is gone; {used} was used instead"
-        return dataclasses.replace(result, notes=(*result.notes, note))
+        return await self._begin(run_with, falls_back=cwd is None)
 
     def start(
         self,
@@ -102,18 +96,52 @@ class MachineShell(Shell):
         grace_s: float = DEFAULT_GRACE_S,
         on_output: OutputCallback | None = None,
     ) -> AbstractAsyncContextManager[Process]:
-        return self._subprocess.start(
-            self._argv(command, "shell.start"),
-            cwd=cwd,
-            env=self._environment(env),
-            stdin=stdin,
-            pipe_stdin=pipe_stdin,
-            stderr=StreamMode.MERGE if merge_stderr else StreamMode.COLLECT,
-            limits=limits,
-            timeout_s=timeout_s,
-            grace_s=grace_s,
-            on_output=on_output,
-        )
+        argv = self._argv(command, "shell.start")
+
+        def start_with(subprocess: Subprocess) -> AbstractAsyncContextManager[Process]:
+            return subprocess.start(
+                argv,
+                cwd=cwd,
+                env=self._environment(env),
+                stdin=stdin,
+                pipe_stdin=pipe_stdin,
+                stderr=StreamMode.MERGE if merge_stderr else StreamMode.COLLECT,
+                limits=limits,
+                timeout_s=timeout_s,
+                grace_s=grace_s,
+                on_output=on_output,
+            )
+
+        first = start_with(self._subprocess)  # a malformed call fails now, not when the context is entered
+        return self._started(first, start_with, falls_back=cwd is None)
+
+    @asynccontextmanager
+    async def _started(
+        self,
+        first: AbstractAsyncContextManager[Process],
+        start_with: Callable[[Subprocess], AbstractAsyncContextManager[Process]],
+        *,
+        falls_back: bool,
+    ) -> AsyncGenerator[Process]:
+        async with AsyncExitStack() as stack:
+
+            async def enter(subprocess: Subprocess) -> Process:
+                started = first if subprocess is self._subprocess else start_with(subprocess)
+                return await stack.enter_async_context(started)
+
+            yield await self._begin(enter, falls_back=falls_back)
+
+    async def _begin(self, begin: Callable[[Subprocess], Awaitable[BegunT]], *, falls_back: bool) -> BegunT:
+        """Begin a command, in the nearest directory that is left when that of the world is gone."""
+        try:
+            return await begin(self._subprocess)
+        except WorkingDirectoryMissing:
+            if not falls_back:
+                raise
+        remaining = await self._nearest_directory()
+        gone, used = printable_path(self._cwd), printable_path(remaining)
+        note = f"the working directory {gone} is gone; {used} was used instead"
+        return await begin(self._subprocess.moved(remaining, note))
 
     def _argv(self, command: str, op: str) -> list[str]:
         if self._path is None:

@@ -10,20 +10,19 @@ from typing import Final
 import anyio
 
 from execworld.machine.base import Machine
-from execworld.machine.batch import Batch, BatchFailed, StepError
+from execworld.machine.batch import Batch, BatchFailed
 from execworld.machine.operations import (
     Close,
-    MakeDirectory,
     Open,
     RemoveDirectory,
     Unlink,
     Write,
 )
+from execworld.machine.owned import OwnedDirectory, Use, make_owned
 from execworld.machine.values import MAX_TRANSFER_BYTES, OpenFlag
 from execworld.seams.errors import ExecworldError
 from execworld.seams.paths import decode_path
 
-_DIRECTORY_ATTEMPTS: Final = 8
 _ANY_ERROR: Final = range(1, 4096)
 
 
@@ -37,7 +36,7 @@ class SpillStore:
     def __init__(self, machine: Machine, root: bytes | None = None) -> None:
         self._machine = machine
         self._root = root
-        self._directory: bytes | None = None
+        self._directory: OwnedDirectory | None = None
         self._files: set[bytes] = set()
         self._making = anyio.Lock()
 
@@ -83,30 +82,21 @@ class SpillStore:
         batch = Batch()
         for path in sorted(self._files):
             batch.add(Unlink(path), tolerate=_ANY_ERROR)
-        batch.add(RemoveDirectory(directory), tolerate=[errno.ENOENT])
+        batch.add(RemoveDirectory(directory.path), tolerate=[errno.ENOENT])
+        batch.add(Close(directory.handle), tolerate=_ANY_ERROR)
         self._files.clear()
         try:
             await self._machine.run(batch)
         except BatchFailed:
-            return [decode_path(directory)]
+            return [decode_path(directory.path)]
         return []
 
     async def _private_directory(self) -> bytes:
         async with self._making:
             if self._directory is None:
-                self._directory = await self._make_directory()
-            return self._directory
-
-    async def _make_directory(self) -> bytes:
-        root = self._machine.facts.temp_roots[0] if self._root is None else self._root
-        for _ in range(_DIRECTORY_ATTEMPTS):
-            path = root + b"/execworld-" + secrets.token_hex(8).encode()
-            batch = Batch()
-            made = batch.add(MakeDirectory(path, 0o700), tolerate=[errno.EEXIST])
-            results = await self._machine.run(batch)
-            if not isinstance(results.values[made.index], StepError):
-                return path
-        raise OSError(errno.EEXIST, "no free name for a spill directory")
+                root = self._machine.facts.temp_roots[0] if self._root is None else self._root
+                self._directory = await make_owned(self._machine, root, Use.SPILL)
+            return self._directory.path
 
 
 class SpillFile:

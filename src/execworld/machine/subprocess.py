@@ -83,6 +83,7 @@ class MachineSubprocess(Subprocess):
         cwd: Directory that commands start in by default.
         environment: What commands start from.
         check: Called with the name of the operation before anything happens; raises when the view may not be used.
+        notes: What the result of each command is to say.
     """
 
     def __init__(
@@ -92,7 +93,9 @@ class MachineSubprocess(Subprocess):
         cwd: bytes,
         environment: Mapping[bytes, bytes],
         check: Callable[[str], None],
+        notes: tuple[str, ...] = (),
     ) -> None:
+        self._notes = notes
         self._scope = scope
         self._cwd = cwd
         self._environment = environment
@@ -105,6 +108,16 @@ class MachineSubprocess(Subprocess):
     @property
     def view_id(self) -> str:
         return self._scope.view_id
+
+    def moved(self, cwd: str, note: str) -> MachineSubprocess:
+        """The same, with another directory to start in by default, which every result tells of."""
+        return MachineSubprocess(
+            self._scope,
+            cwd=encode_path(cwd),
+            environment=self._environment,
+            check=self._check,
+            notes=(*self._notes, note),
+        )
 
     async def resolve_executable(
         self, name: str, *, env: EnvironmentOverrides | None = None, cwd: WorldPath | None = None
@@ -326,6 +339,7 @@ class MachineSubprocess(Subprocess):
             stdin=stdin,
             pipe_stdin=pipe_stdin,
             on_output=on_output,
+            notes=self._notes,
         )
 
     def _spawn_error(

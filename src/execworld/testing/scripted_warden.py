@@ -51,7 +51,7 @@ def frame(kind: int, number: int, body: bytes, flags: int = 0, zero: int = 0) ->
     return HEADER.pack(len(body), kind, flags, zero, number) + body
 
 
-def greeting(version: int = 1, added: bytes = b"") -> bytes:
+def greeting(version: int = 2, added: bytes = b"") -> bytes:
     body = (
         struct.pack("<H", version)
         + text(b"build")

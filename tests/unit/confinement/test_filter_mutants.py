@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from execworld.confinement import CellDirectories, Layer, Place, compile_cell
+from execworld.confinement import CellDirectories, Layer, Obstacle, Place, compile_cell
 from execworld.confinement.seccomp import ArgumentTest, Comparison, Rule, assemble
 from execworld.confinement.syscalls import ARCHITECTURES, ONLY_ON_X86
 from execworld.seams.policy import NetworkMode, NetworkPolicy, SandboxPolicy
@@ -21,8 +21,8 @@ WORD = 0xFFFFFFFF
 
 def rule_sets(place: Place, directories: CellDirectories) -> Iterator[tuple[Rule, ...]]:
     none, ports = NetworkPolicy(NetworkMode.NONE), NetworkPolicy(NetworkMode.PORTS, (443,))
-    bare = {Layer.INNER_LANDLOCK: "left out", Layer.NETWORK_NAMESPACE: "left out"}
-    nothing: dict[Layer, str] = {}
+    bare = {Layer.INNER_LANDLOCK: Obstacle("left out"), Layer.NETWORK_NAMESPACE: Obstacle("left out")}
+    nothing: dict[Layer, Obstacle] = {}
     for network, without in ((none, nothing), (none, bare), (ports, nothing)):
         policy = SandboxPolicy.workspace_write("/project", network=network)
         compiled = compile_cell(policy, place, directories, without)

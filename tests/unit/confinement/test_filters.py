@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from execworld.confinement import CellDirectories, CompiledCell, Layer, Place, compile_cell
+from execworld.confinement import CellDirectories, CompiledCell, Layer, Obstacle, Place, compile_cell
 from execworld.confinement.seccomp import Rule, any_bit, assemble, different, equal, not_null
 from execworld.confinement.syscalls import ARCHITECTURES
 from execworld.machine.cell import Filter
@@ -73,7 +73,9 @@ def cell(
             require_dimensions={Dimension.IPC_UNIX: unix_required},
         )
         here = replace(place, arch=request.param, landlock_abi=abi)
-        return Cell(compile_cell(policy, here, directories, dict.fromkeys(without, "left out")), run_filter)
+        return Cell(
+            compile_cell(policy, here, directories, dict.fromkeys(without, Obstacle("left out"))), run_filter
+        )
 
     return make
 

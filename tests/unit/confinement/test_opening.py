@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from execworld.confinement import CellDirectories, ConfinedCell, Layer, Place, open_cell
+from execworld.confinement import CellDirectories, ConfinedCell, Layer, Obstacle, Place, open_cell
 from execworld.confinement.dimensions import TABLE
+from execworld.confinement.obstacle import common_reason, joined, reason_of_error
 from execworld.confinement.reporting import error_name
 from execworld.machine.batch import Batch, BatchFailed, Results, StepError
 from execworld.machine.cell import (
@@ -113,7 +114,7 @@ async def opener(machine: ScriptedMachine, report: CellReport) -> AsyncGenerator
 
 
 @pytest.fixture
-def known() -> dict[Layer, str]:
+def known() -> dict[Layer, Obstacle]:
     return {}
 
 
@@ -125,7 +126,7 @@ async def opened(
     machine: ScriptedMachine,
     place: Place,
     directories: CellDirectories,
-    known: dict[Layer, str],
+    known: dict[Layer, Obstacle],
     policy: SandboxPolicy = POLICY,
 ) -> ConfinedCell[int]:
     async with open_cell(machine, policy, place, directories, known, opener=opener) as cell:
@@ -138,7 +139,7 @@ async def refused(
     machine: ScriptedMachine,
     place: Place,
     directories: CellDirectories,
-    known: dict[Layer, str],
+    known: dict[Layer, Obstacle],
     policy: SandboxPolicy = POLICY,
 ) -> SandboxUnavailable:
     with pytest.raises(SandboxUnavailable) as caught:
@@ -148,7 +149,7 @@ async def refused(
 
 
 async def test_a_place_that_has_everything_needs_two_looks_and_one_attempt(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     machine = ScriptedMachine()
     cell = await opened(machine, place, directories, known)
@@ -158,14 +159,14 @@ async def test_a_place_that_has_everything_needs_two_looks_and_one_attempt(
 
 
 async def test_a_failed_step_costs_its_layer_and_the_next_view_knows(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     """As in a container: proc cannot be mounted, so the numbers of the world stay."""
     machine = ScriptedMachine(
         fails=lambda step: errno.EPERM if isinstance(step, NewFileSystem) and step.kind == b"proc" else 0
     )
     cell = await opened(machine, place, directories, known)
-    assert known == {Layer.PID_NAMESPACE: "EPERM at NewFileSystem /proc"}
+    assert known == {Layer.PID_NAMESPACE: Obstacle("EPERM at NewFileSystem /proc", SandboxReason.BLOCKED)}
     assert cell.enforcement.entries[Dimension.IPC_SIGNAL].by == "landlock abi 7 scopes and seccomp"
     assert cell.enforcement.unenforced() == (Dimension.PROC_VISIBILITY,)
     assert len(machine.plans) == 2
@@ -175,7 +176,7 @@ async def test_a_failed_step_costs_its_layer_and_the_next_view_knows(
 
 
 async def test_without_namespaces_landlock_and_filters_do(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     for uid in (0, 1000):
         machine, learned = ScriptedMachine(fails=refuses_namespaces), dict(known)
@@ -188,7 +189,7 @@ async def test_without_namespaces_landlock_and_filters_do(
 
 
 async def test_a_required_dimension_that_is_lost_refuses(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     policy = replace(POLICY, hidden=("/home/user/.ssh",))
     machine = ScriptedMachine(fails=refuses_namespaces)
@@ -199,8 +200,20 @@ async def test_a_required_dimension_that_is_lost_refuses(
     assert "require_dimensions fs.read: no" in error.hint
 
 
+@pytest.mark.parametrize("name", ["EPERM", "refused it", "ENOSYS", "EOPNOTSUPP", "could not be verified"])
+async def test_no_name_of_a_path_decides_what_a_refusal_is(
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle], name: str
+) -> None:
+    """Texts hold paths, and whoever makes a path can call it whatever an error is called."""
+    policy = replace(POLICY, hidden=(f"/home/user/{name}",))
+    machine = ScriptedMachine(fails=lambda step: errno.ENODEV if isinstance(step, NewFileSystem) else 0)
+    error = await refused(machine, place, directories, known, policy)
+    assert (error.missing, error.reason) == (("fs.read",), SandboxReason.MISSING_DIMENSION)
+    assert f"ENODEV at NewFileSystem /home/user/{name}" in error.message
+
+
 async def test_what_can_never_be_had_is_refused_before_anything_is_tried(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     machine = ScriptedMachine()
     bare = replace(place, landlock_abi=0, namespaces=0)
@@ -219,7 +232,11 @@ async def test_what_can_never_be_had_is_refused_before_anything_is_tried(
     ],
 )
 async def test_why_there_is_no_landlock_is_told(
-    place: Place, directories: CellDirectories, known: dict[Layer, str], error: int, reason: SandboxReason
+    place: Place,
+    directories: CellDirectories,
+    known: dict[Layer, Obstacle],
+    error: int,
+    reason: SandboxReason,
 ) -> None:
     """An old kernel, one that was started without it, and a filter of a container call for different things."""
     machine = ScriptedMachine()
@@ -230,7 +247,7 @@ async def test_why_there_is_no_landlock_is_told(
 
 
 async def test_a_path_of_the_policy_that_cannot_be_pinned_is_named(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     policy = replace(POLICY, hidden=("/home/user/.ssh",))
     for path in (b"/home/user/project", b"/home/user/.ssh"):
@@ -244,7 +261,7 @@ async def test_a_path_of_the_policy_that_cannot_be_pinned_is_named(
 
 
 async def test_a_path_that_is_only_taken_along_may_be_missing(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     machine = ScriptedMachine(
         fails=lambda step: errno.ENOENT if isinstance(step, Pin) and step.path == b"/dev/full" else 0
@@ -254,11 +271,11 @@ async def test_a_path_that_is_only_taken_along_may_be_missing(
 
 
 async def test_a_lock_that_fails_costs_the_inner_layer_where_that_is_enough(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     machine = ScriptedMachine(lock_fails=lambda plan: errno.E2BIG if plan.lock.ruleset else 0)
     cell = await opened(machine, place, directories, known)
-    assert known == {Layer.INNER_LANDLOCK: "E2BIG at the lock of programs"}
+    assert known == {Layer.INNER_LANDLOCK: Obstacle("E2BIG at the lock of programs")}
     assert cell.enforcement.unenforced() == ()
     always = ScriptedMachine(lock_fails=lambda plan: errno.EINVAL)
     assert (await refused(always, place, directories, {})).reason is SandboxReason.SETUP_FAILED
@@ -269,7 +286,7 @@ async def test_a_lock_that_fails_costs_the_inner_layer_where_that_is_enough(
 
 
 async def test_a_cell_that_contradicts_is_dropped(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     machine = ScriptedMachine(result=lambda probe: ProbeResult(0, 0))
     error = await refused(machine, place, directories, known)
@@ -278,7 +295,7 @@ async def test_a_cell_that_contradicts_is_dropped(
 
 
 async def test_a_cell_whose_limits_nothing_holds_is_dropped(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     machine = ScriptedMachine()
     policy = replace(POLICY, limits=ResourceLimits(memory_bytes=1 << 30))
@@ -289,7 +306,7 @@ async def test_a_cell_whose_limits_nothing_holds_is_dropped(
 
 
 async def test_a_cell_of_which_nothing_can_be_proven_is_dropped(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     machine = ScriptedMachine(result=lambda probe: ProbeResult(errno.EIO, errno.EIO))
     error = await refused(machine, place, directories, known)
@@ -306,7 +323,7 @@ async def test_a_cell_of_which_nothing_can_be_proven_is_dropped(
 async def test_other_failures_refuse_at_once(
     place: Place,
     directories: CellDirectories,
-    known: dict[Layer, str],
+    known: dict[Layer, Obstacle],
     stage: CellStage,
     reason: SandboxReason,
 ) -> None:
@@ -317,22 +334,36 @@ async def test_other_failures_refuse_at_once(
     assert len(machine.plans) == 1
 
 
+def test_what_can_be_changed_is_told_first_and_nothing_is_made_up() -> None:
+    """One reason for several obstacles: the foremost that is known; one that all share; else none."""
+    blocked = Obstacle("a", reason_of_error(errno.EACCES))
+    lacks = Obstacle("b", reason_of_error(errno.ENOSYS))
+    unverified = Obstacle("c", SandboxReason.CANNOT_VERIFY)
+    other = Obstacle("EPERM", reason_of_error(errno.ENODEV))
+    assert common_reason([lacks, blocked, other]) is SandboxReason.BLOCKED
+    assert common_reason([unverified, lacks]) is SandboxReason.KERNEL_LACKS_FEATURE
+    assert common_reason([unverified, unverified]) is SandboxReason.CANNOT_VERIFY
+    assert common_reason([unverified, other]) is None
+    assert common_reason([other]) is None
+    assert joined(lacks, blocked, lacks) == Obstacle("b; a", SandboxReason.BLOCKED)
+
+
 async def test_a_machine_without_cells_cannot_confine(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     error = await refused(ScriptedMachine(supported=False), place, directories, known)
     assert error.reason is SandboxReason.WORLD_CANNOT_CONFINE
 
 
 async def test_whatever_step_fails_the_loop_ends(
-    place: Place, directories: CellDirectories, known: dict[Layer, str]
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> None:
     """Any one kind of step, for ever: a cell without it, or a refusal; never a claim of what it was for."""
     first = ScriptedMachine()
     await opened(first, place, directories, known)
     for kind in {type(step) for step in first.plans[0].steps}:
         machine = ScriptedMachine(fails=lambda step, kind=kind: errno.EPERM if isinstance(step, kind) else 0)  # type: ignore[misc]  # binds the loop's value
-        learned: dict[Layer, str] = {}
+        learned: dict[Layer, Obstacle] = {}
         claims = await claims_of(machine, place, directories, learned)
         if claims:
             assert learned
@@ -342,7 +373,7 @@ async def test_whatever_step_fails_the_loop_ends(
 
 
 async def claims_of(
-    machine: ScriptedMachine, place: Place, directories: CellDirectories, known: dict[Layer, str]
+    machine: ScriptedMachine, place: Place, directories: CellDirectories, known: dict[Layer, Obstacle]
 ) -> list[str]:
     """By what dimensions are enforced; nothing when the policy was refused."""
     try:
@@ -354,7 +385,7 @@ async def claims_of(
 
 @pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
 async def test_a_busy_moment_costs_no_layer(
-    place: Place, directories: CellDirectories, known: dict[Layer, str], error: int
+    place: Place, directories: CellDirectories, known: dict[Layer, Obstacle], error: int
 ) -> None:
     machine = ScriptedMachine(fails=lambda step: error if isinstance(step, PidNamespace) else 0)
     refusal = await refused(machine, place, directories, known)

@@ -12,6 +12,7 @@ from execworld.confinement import (
     CellDirectories,
     CompiledCell,
     Layer,
+    Obstacle,
     PathKind,
     Place,
     compile_cell,
@@ -41,7 +42,7 @@ from execworld.machine.cell import (
     Unshare,
 )
 from execworld.seams.enforcement import Dimension, EnforcementState
-from execworld.seams.errors import ConfigurationError
+from execworld.seams.errors import ConfigurationError, SandboxReason
 from execworld.seams.policy import NetworkMode, NetworkPolicy, ResourceLimits, SandboxMode, SandboxPolicy
 
 from .kernel import REFER, Kernel
@@ -86,6 +87,8 @@ POLICIES = {
     "sockets reported": policy_of(require_dimensions={Dimension.IPC_UNIX: False}),
 }
 
+EPERM = Obstacle("EPERM", SandboxReason.BLOCKED)
+
 
 ENVIRONMENT = b"/home/user/project/tools/.venv"
 SETTINGS = b"/home/user/project/pyvenv.cfg"
@@ -97,11 +100,11 @@ def run(compiled: CompiledCell, plan: CellPlan | None = None) -> Kernel:
     return Kernel(files=frozenset({DOTENV, SETTINGS, b"/dev/null"})).apply(plan or compiled.plan)
 
 
-def subsets() -> Iterator[dict[Layer, str]]:
+def subsets() -> Iterator[dict[Layer, Obstacle]]:
     for count in range(len(VARIABLE) + 1):
         for chosen in itertools.combinations(VARIABLE, count):
-            yield dict.fromkeys(chosen, "EPERM")
-    yield from ({layer: "EPERM"} for layer in ALONE)
+            yield dict.fromkeys(chosen, EPERM)
+    yield from ({layer: EPERM} for layer in ALONE)
 
 
 def faults(compiled: CompiledCell, plan: CellPlan | None = None) -> list[str]:
@@ -246,7 +249,7 @@ def test_a_mistake_in_the_mounts_is_found(
 ) -> None:
     """The judge above is worth something only if it sees what it is there for."""
     here = replace(place, installation=INSTALLATION)
-    without = dict.fromkeys(left_out, "left out")
+    without = dict.fromkeys(left_out, Obstacle("left out"))
     compiled = compile_cell(POLICIES["hidden"], here, directories, without, KINDS_OF_INSTALLATION)
     escaped = [name for name, plan in mutants(compiled.plan) if not caught(compiled, plan)]
     # With two layers that hold the same, the loss of one is not seen in the effect. That is what two are for.
@@ -271,7 +274,7 @@ def caught(compiled: CompiledCell, plan: CellPlan) -> bool:
 
 
 def test_a_mistake_in_the_ruleset_is_found(place: Place, directories: CellDirectories) -> None:
-    without = {Layer.USER_NAMESPACE: "EPERM"}
+    without = {Layer.USER_NAMESPACE: EPERM}
     compiled = compile_cell(POLICIES["workspace-write"], place, directories, without, KINDS)
     lone = replace(compiled.plan, lock=replace(compiled.plan.lock, ruleset=None))
     names = {name for name, plan in mutants(compiled.plan) if caught(compiled, plan)}
@@ -306,14 +309,14 @@ def test_root_tries_without_a_user_namespace_first(place: Place, directories: Ce
     first = compile_cell(POLICIES["workspace-write"], root, directories, {}, KINDS)
     assert MapIds not in kinds(first)
     second = compile_cell(
-        POLICIES["workspace-write"], root, directories, {Layer.PLAIN_NAMESPACES: "EPERM"}, KINDS
+        POLICIES["workspace-write"], root, directories, {Layer.PLAIN_NAMESPACES: EPERM}, KINDS
     )
     assert kinds(second)[:2] == [Unshare, MapIds]
     third = compile_cell(
         POLICIES["workspace-write"],
         root,
         directories,
-        {Layer.PLAIN_NAMESPACES: "EPERM", Layer.USER_NAMESPACE: "EPERM"},
+        {Layer.PLAIN_NAMESPACES: EPERM, Layer.USER_NAMESPACE: EPERM},
         KINDS,
     )
     assert Unshare not in kinds(third)
@@ -346,9 +349,7 @@ def test_capabilities_of_the_cell_exceed_those_of_programs(
 
 def test_terminals_of_others_are_for_the_cell_alone(place: Place, directories: CellDirectories) -> None:
     """It allocates terminals and hands out descriptors; a program must not open those of the user."""
-    compiled = compile_cell(
-        POLICIES["workspace-write"], place, directories, {Layer.TERMINALS: "EPERM"}, KINDS
-    )
+    compiled = compile_cell(POLICIES["workspace-write"], place, directories, {Layer.TERMINALS: EPERM}, KINDS)
     (restrict,) = [step for step in compiled.plan.steps if isinstance(step, Restrict)]
     inner = compiled.plan.lock.ruleset
     assert inner is not None
@@ -361,7 +362,7 @@ def test_terminals_of_others_are_for_the_cell_alone(place: Place, directories: C
 def test_signals_between_programs_are_cut_only_where_numbers_do_not_part_them_from_the_cell(
     place: Place, directories: CellDirectories
 ) -> None:
-    for without, scoped in (({}, 0), ({Layer.PID_NAMESPACE: "EPERM"}, 2)):
+    for without, scoped in (({}, 0), ({Layer.PID_NAMESPACE: EPERM}, 2)):
         compiled = compile_cell(POLICIES["workspace-write"], place, directories, without, KINDS)
         inner = compiled.plan.lock.ruleset
         assert inner is not None
@@ -406,7 +407,7 @@ def test_landlock_alone_needs_the_right_to_truncate(place: Place, directories: C
     """Write denial that lets files be emptied is none."""
     for abi, missing in ((2, (Dimension.FS_WRITE,)), (3, ())):
         here = replace(place, landlock_abi=abi)
-        without = {Layer.USER_NAMESPACE: "EPERM"}
+        without = {Layer.USER_NAMESPACE: EPERM}
         compiled = compile_cell(POLICIES["workspace-write"], here, directories, without, KINDS)
         assert compiled.missing() == (*missing, Dimension.IPC_SIGNAL, Dimension.KILL_TREE)
 
@@ -414,7 +415,7 @@ def test_landlock_alone_needs_the_right_to_truncate(place: Place, directories: C
 def test_nothing_hides_without_mounts_what_lies_in_a_readable_root(
     place: Place, directories: CellDirectories
 ) -> None:
-    without = {Layer.USER_NAMESPACE: "EPERM"}
+    without = {Layer.USER_NAMESPACE: EPERM}
     for policy, missing in (
         (POLICIES["hidden"], (Dimension.FS_READ,)),
         (POLICIES["read roots and hidden"], ()),
@@ -513,9 +514,9 @@ def test_a_read_only_view_has_a_temp_of_its_own_where_mounts_are_to_be_had(
     kernel = run(compiled)
     assert kernel.creatable_below(directories.temp + b"/new")
     assert kernel.look(directories.temp).inode[0].startswith("new tmpfs")
-    without = compile_cell(POLICIES["read-only"], place, directories, {Layer.MOUNTS: "EPERM"}, KINDS)
+    without = compile_cell(POLICIES["read-only"], place, directories, {Layer.MOUNTS: EPERM}, KINDS)
     assert without.environment == {}
-    assert "mount namespace" in without.fallen[Layer.PRIVATE_TEMP]
+    assert "mount namespace" in without.fallen[Layer.PRIVATE_TEMP].text
     assert not run(without).creatable_below(directories.temp + b"/new")
 
 

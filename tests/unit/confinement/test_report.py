@@ -12,6 +12,7 @@ from execworld.confinement import (
     CellDirectories,
     CompiledCell,
     Layer,
+    Obstacle,
     Place,
     compile_cell,
     enforceable,
@@ -209,7 +210,7 @@ def test_what_the_user_may_not_read_anyway_is_hidden(compiled: CompiledCell) -> 
 
 
 def test_a_dimension_that_is_not_claimed_may_be_open(place: Place, directories: CellDirectories) -> None:
-    without = {Layer.USER_NAMESPACE: "EPERM"}
+    without = {Layer.USER_NAMESPACE: Obstacle("EPERM", SandboxReason.BLOCKED)}
     policy = replace(POLICY, hidden=(), require_dimensions={Dimension.IPC_UNIX: False})
     compiled = compile_cell(policy, place, directories, without)
     assert Dimension.FS_METADATA not in {canary.dimension for canary in compiled.canaries}

@@ -29,6 +29,7 @@ from .records import (
     u64,
 )
 
+VERSION = 2
 HELLO, BATCH, SEND, CLOSE_INPUT, SIGNAL, KILL_TREE, RESIZE, FOREGROUND = range(1, 9)
 RELEASE, PING, FACTS, CREDIT, CANCEL, CLOSE = range(9, 15)
 MAKE_CELL, DROP_CELL = 0x10, 0x11
@@ -144,7 +145,9 @@ class Warden:
         self.until(lambda: self.facts is not None, "no HELLO came")
 
     @staticmethod
-    def hello(credit: int, floor: int, window: int, lease_ms: int, version: int = 1, flags: int = 0) -> bytes:
+    def hello(
+        credit: int, floor: int, window: int, lease_ms: int, version: int = VERSION, flags: int = 0
+    ) -> bytes:
         return u16(version) + u16(flags) + u32(credit) + u32(floor) + u32(window) + u32(lease_ms)
 
     @staticmethod
@@ -305,8 +308,8 @@ class Warden:
     def status(self, kind: int, body: bytes = b"") -> int:
         return self.call(kind, body).take("H")
 
-    def submit(self, *steps: Op | Step, view: int = 0) -> int:
-        number = self.request(BATCH, encode_batch(steps, view))
+    def submit(self, *steps: Op | Step) -> int:
+        number = self.request(BATCH, encode_batch(steps))
         self.opcodes[number] = [step.op[0] if isinstance(step, Step) else step[0] for step in steps]
         return number
 
@@ -320,8 +323,8 @@ class Warden:
         assert reader.done, "bytes are left over in the reply"
         return Outcome(status, detail, step, results)
 
-    def batch(self, *steps: Op | Step, view: int = 0) -> Outcome:
-        return self.outcome(self.submit(*steps, view=view))
+    def batch(self, *steps: Op | Step) -> Outcome:
+        return self.outcome(self.submit(*steps))
 
     def run(self, *steps: Op | Step) -> list[object]:
         """A batch that succeeds."""

@@ -266,7 +266,7 @@ class Step:
     undo: Op | None = None
 
 
-def encode_batch(steps: Iterable[Op | Step], view: int = 0) -> bytes:
+def encode_batch(steps: Iterable[Op | Step]) -> bytes:
     encoded: list[bytes] = []
     for item in steps:
         step = item if isinstance(item, Step) else Step(item)
@@ -275,7 +275,7 @@ def encode_batch(steps: Iterable[Op | Step], view: int = 0) -> bytes:
         if step.undo is not None:
             data += u8(step.undo[0]) + step.undo[1]
         encoded.append(data)
-    return u32(view) + u16(0) + u16(len(encoded)) + b"".join(encoded)
+    return u16(0) + u16(len(encoded)) + b"".join(encoded)
 
 
 # ---- results

@@ -513,8 +513,10 @@ def test_batches_run_side_by_side_and_all_are_answered(warden: Warden, tmp_path:
 
 MALFORMED = [
     b"",
-    r.u32(0) + r.u16(0) + r.u16(0),
-    r.u32(0) + r.u16(0) + r.u16(1025) + bytes(5000),
+    r.u16(0) + r.u16(0),
+    r.u16(0) + r.u16(1025) + bytes(5000),
+    r.u16(1) + r.encode_batch([r.op_stat(b"/")])[2:],
+    r.u32(0) + r.encode_batch([r.op_stat(b"/")]),  # as in version 1
     r.encode_batch([(0, b"")]),
     r.encode_batch([(35, b"")]),
     r.encode_batch([r.op_close(3)])[:-1],
@@ -536,8 +538,3 @@ def test_a_malformed_batch_is_refused_as_a_whole(warden: Warden, body: bytes) ->
     warden.opcodes[number] = []
     outcome = warden.outcome(number)
     assert (outcome.status, outcome.step, outcome.results) == (errno.EPROTO, 0xFFFF, [])
-
-
-def test_an_unknown_view_is_refused(warden: Warden) -> None:
-    outcome = warden.batch(r.op_stat(b"/"), view=7)
-    assert (outcome.status, outcome.step) == (errno.ENOENT, 0xFFFF)

@@ -37,7 +37,7 @@ def test_facts() -> None:
         assert again.take("H") == 0
         for reader in (facts, again):
             uname = os.uname()
-            assert reader.take("H") == 1
+            assert reader.take("H") == d.VERSION
             assert len(reader.blob()) in (7, 16)
             assert [reader.take("I"), reader.take("I"), reader.take("H"), reader.take("I")] == [
                 1 << 20,
@@ -113,7 +113,9 @@ def test_a_longer_hello_of_a_later_build_is_understood() -> None:
 
 def test_another_version_is_refused() -> None:
     with Warden(hello=False) as warden:
-        warden.write(PREAMBLE + warden.frame(d.HELLO, 0, warden.hello(1000, 1000, 1000, 0, version=2)))
+        warden.write(
+            PREAMBLE + warden.frame(d.HELLO, 0, warden.hello(1000, 1000, 1000, 0, version=d.VERSION + 1))
+        )
         assert ended_with(warden) == 2
 
 

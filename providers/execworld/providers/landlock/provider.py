@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,13 @@ from typing import Any, ClassVar, Final
 from execworld.confinement.confiner import CellConfiner
 from execworld.confinement.installation import Installation, own_installation
 from execworld.machine.warden import WardenMachine, locate_warden, open_warden_machine, start_local_warden
+from execworld.machine.warden.groups import sweep_groups
 from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
 from execworld.seams.errors import SandboxReason, SandboxUnavailable, WorldUnavailable
 from execworld.seams.identity import Boundary, WorldIdentity
 from execworld.seams.policy import NetworkMode, SandboxMode, SandboxPolicy
-from execworld.seams.provider import OpenRequest, Probe, Provider
+from execworld.seams.provider import Leftover, OpenRequest, Probe, Provider
 from execworld.seams.world import World
 
 _NOT_LINUX: Final = "it needs a Linux kernel"
@@ -142,6 +143,11 @@ def _default_policy(cwd: str | None) -> SandboxPolicy:
     return SandboxPolicy.workspace_write(os.path.abspath(cwd or os.getcwd()))
 
 
+async def _clean(*, dry_run: bool) -> Sequence[Leftover]:
+    """Control groups; the directories of such a world are those of this host, which `local` looks for."""
+    return sweep_groups(dry_run=dry_run) if sys.platform == "linux" else ()
+
+
 provider: Final = Provider(
     name="landlock",
     summary="this host, this user, confined by the kernel to a policy",
@@ -149,4 +155,5 @@ provider: Final = Provider(
     open=_open,
     probe=_probe,
     default_policy=_default_policy,
+    clean=_clean,
 )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from execworld.machine.local.machine import LocalMachine
+from execworld.machine.owned import sweep_owned
 from execworld.machine.sandbox import cannot_confine
 from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
 from execworld.seams.errors import WorldUnavailable
 from execworld.seams.identity import Boundary, WorldIdentity
-from execworld.seams.provider import OpenRequest, Probe, Provider
+from execworld.seams.provider import Leftover, OpenRequest, Probe, Provider
 from execworld.seams.world import World
 
 _KILL_TREE: Final = "session and marker sweep"
@@ -75,10 +76,22 @@ async def _probe() -> Probe:
     )
 
 
+async def _clean(*, dry_run: bool) -> Sequence[Leftover]:
+    """Directories for temporary files of this host, whichever kind of world made them."""
+    if sys.platform == "win32":
+        return ()
+    machine = LocalMachine()
+    try:
+        return await sweep_owned(machine, dry_run=dry_run)
+    finally:
+        await machine.aclose()
+
+
 provider: Final = Provider(
     name="local",
     summary="this host, this user, no confinement",
     config_type=LocalConfig,
     open=_open,
     probe=_probe,
+    clean=_clean,
 )

@@ -247,6 +247,21 @@ class InputClauses(ContractSuite):
                 for _ in range(100):
                     await process.stdin.send(b"x" * 65536)
 
+    async def test_P90_no_input_is_lost_in_silence(self, world: World) -> None:
+        """Once a program closed its input and said so, the first send fails: nothing is accepted that nobody can
+        read."""
+        for _ in range(5):
+            async with world.subprocess.start(
+                ["sh", "-c", "exec <&-; echo closed; exec sleep 30"], pipe_stdin=True, stdout=StreamMode.PIPE
+            ) as process:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                received = b""
+                while received != b"closed\n":
+                    received += await process.stdout.receive()
+                with pytest.raises(anyio.BrokenResourceError):
+                    await process.stdin.send(b"x")
+
     async def test_P67_input_reaches_files(self, world: World, scratch: str) -> None:
         """The end of input reaches the program in the world: what it saved from its input is complete."""
         result = await sh(world, 'cat >"$1"; echo saved', f"{scratch}/f", stdin=b"abc")

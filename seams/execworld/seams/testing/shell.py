@@ -7,7 +7,15 @@ import signal
 import anyio
 import pytest
 
-from execworld.seams import CommandInvalid, CommandTimeout, OutputStream, WorkingDirectoryMissing, World
+from execworld.seams import (
+    CommandFailed,
+    CommandInvalid,
+    CommandResult,
+    CommandTimeout,
+    OutputStream,
+    WorkingDirectoryMissing,
+    World,
+)
 from execworld.seams.testing.probes import assert_gone, eventually, pid_from
 from execworld.seams.testing.suite import ContractSuite, WorldMaker
 
@@ -138,17 +146,30 @@ class ShellContract(ContractSuite):
 
     async def test_S67_a_missing_directory_is_told(self, world_maker: WorldMaker) -> None:
         """When the world's own working directory is gone, a command without a directory runs in the nearest one
-        above that still exists, and the notes of the result say so."""
+        above that still exists, and the notes of the result say so, whether it is run or started. One that names
+        the directory is refused."""
+
+        async def results(command: str) -> list[CommandResult]:
+            async with world.shell.start(command) as process:
+                return [await world.shell.run(command), await process.wait()]
+
         async with world_maker() as world:
-            if (await world.subprocess.run(["rmdir", world.facts.cwd], cwd="/")).ok:
+            gone = world.facts.cwd
+            if (await world.subprocess.run(["rmdir", gone], cwd="/")).ok:
                 try:
-                    result = await world.shell.run("pwd -P; echo alive")
-                    parent = (await world.fs.resolve(world.facts.cwd.rpartition("/")[0] or "/")).process_path
-                    assert result.stdout.text == f"{parent}\nalive\n"
-                    assert any(world.facts.cwd in note for note in result.notes)
+                    parent = (await world.fs.resolve(gone.rpartition("/")[0] or "/")).process_path
+                    for result in await results("pwd -P; echo alive"):
+                        assert result.stdout.text == f"{parent}\nalive\n"
+                        assert [gone in note for note in result.notes] == [True]
+                    with pytest.raises(CommandFailed) as failure:
+                        await world.shell.run("exit 3", check=True)
+                    assert [gone in note for note in failure.value.result.notes] == [True]
+                    with pytest.raises(WorkingDirectoryMissing):
+                        async with world.shell.start("true", cwd=gone):
+                            pass
                 finally:
-                    await world.fs.make_directory(world.facts.cwd)
-            assert (await world.shell.run("true")).notes == ()
+                    await world.fs.make_directory(gone)
+            assert [result.notes for result in await results("true")] == [(), ()]
 
     async def test_S7_a_start_returns_at_once(self, world: World) -> None:
         """A started command runs on while the caller goes on, its output can be read meanwhile, and leaving ends

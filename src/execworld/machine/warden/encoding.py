@@ -54,7 +54,7 @@ _NO_STEP: Final = 0xFFFF
 _NO_ID: Final = 0xFFFFFFFF
 _CHECK_STATUSES: Final = frozenset(int(status) for status in CheckStatus)
 
-_HEAD: Final = struct.Struct("<IHH")
+_HEAD: Final = struct.Struct("<HH")
 _STEP: Final = struct.Struct("<BBH")
 _CHECK: Final = struct.Struct("<HHBQQQqqQQ")
 _HANDLE: Final = struct.Struct("<BQ")
@@ -65,7 +65,7 @@ _pack: Final = struct.pack
 
 
 def encode_batch(batch: Batch, max_steps: int) -> bytes:
-    """The body of a BATCH in the world's own view.
+    """The body of a BATCH.
 
     Raises:
         BatchFailed: a value does not fit its field (EINVAL) or the batch does not fit a message (EMSGSIZE). Nothing
@@ -73,7 +73,7 @@ def encode_batch(batch: Batch, max_steps: int) -> bytes:
     """
     if len(batch.steps) > max_steps:
         raise _refused(0, errno.EMSGSIZE)
-    parts = [_HEAD.pack(0, 0, len(batch.steps))]
+    parts = [_HEAD.pack(0, len(batch.steps))]
     size = _HEAD.size
     for index, step in enumerate(batch.steps):
         try:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from execworld.machine.warden.wire import Malformed
 
-VERSION: Final = 1
+VERSION: Final = 2
 WARDEN_PREAMBLE: Final = b"EXECWORLD-WARD\r\n"
 HOST_PREAMBLE: Final = b"EXECWORLD-HOST\r\n"
 MAX_NOISE_BYTES: Final = 65536

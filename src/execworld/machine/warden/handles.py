@@ -45,6 +45,11 @@ class Input:
             self._progress.set()
             self._progress = None
 
+    @property
+    def waits_in_bulk(self) -> bool:
+        """Some of it is behind the bulk queue, which nothing later of the same input may pass."""
+        return self.in_bulk is not None and not self.in_bulk.complete
+
 
 class RemoteProcess:
     __slots__ = ("_changed", "exit", "input", "on_terminal", "pid", "released", "streams", "tree_gone")

@@ -31,6 +31,7 @@ _YIELD_BYTES: Final = 1024 * 1024
 _BULK_BYTES: Final = 16 * 1024
 _BEATS_A_LEASE: Final = 3
 _FIRST_HEARTBEAT: Final = 1 << 63
+_LAST_WORDS_S: Final = 1.0
 _ENDINGS: Final = {
     1: "a violation of the protocol by this side",
     2: "the version of the protocol",
@@ -103,6 +104,7 @@ class Link:
         self._requests: dict[int, Request[Any]] = {}
         self._waiting_to_send = False
         self._something_to_send = anyio.Event()
+        self._send_failure: TransportBroken | None = None
         self._lost: str | None = None
         self._over = anyio.Event()
         self._finished = anyio.Event()
@@ -312,10 +314,9 @@ class Link:
             whole = bytes(body)
         if not self._outbox.was_completed(request.parcel):
             raise Malformed("a reply to a request that was not sent")
-        # While it is still known: whoever waits must hear of a reply that cannot be read. The reader of a reply may
-        # send, find the link broken, and so end the world, which forgets every request.
+        # While it is still known: whoever waits must hear of a reply that cannot be read.
         request.answer(whole)
-        self._requests.pop(number, None)
+        del self._requests[number]
 
     def _take_ending(self, body: bytes) -> None:
         cursor = Cursor(body)
@@ -328,7 +329,7 @@ class Link:
 
     async def _write(self) -> None:
         try:
-            while True:
+            while self._send_failure is None:
                 await self._something_to_send.wait()
                 self._something_to_send = anyio.Event()
                 if self._direct is None:
@@ -340,18 +341,23 @@ class Link:
                     await self._direct.wait_sendable()
                 self._waiting_to_send = False
         except TransportBroken as error:
-            self.lose(f"the link failed: {error}")
+            self._send_failure = error
+        # What the warden said before it ended may still lie on its way, the reply to CLOSE above all: the reader
+        # comes to it, and to the end behind it, and so stops this wait.
+        await anyio.sleep(_LAST_WORDS_S)
+        self.lose(f"the link failed: {self._send_failure}")
 
     def _push(self) -> None:
         if self._direct is None:
             self._something_to_send.set()
-        elif not self._waiting_to_send:
+        elif not self._waiting_to_send and self._send_failure is None:
             try:
                 if not self._outbox.push(self._direct.send_now):
                     self._waiting_to_send = True
                     self._something_to_send.set()
             except TransportBroken as error:
-                self.lose(f"the link failed: {error}")
+                self._send_failure = error
+                self._something_to_send.set()
 
     async def _keep_lease(self, heart: _Heart) -> None:
         heart.start()

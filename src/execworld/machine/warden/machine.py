@@ -250,8 +250,7 @@ class WardenMachine(Machine):
             terminal = isinstance(remote, RemoteProcess) and remote.on_terminal
             target.closed = not terminal
             target.wake()
-            behind = target.in_bulk is not None and not target.in_bulk.complete
-            self._link.post(HostMessage.CLOSE_INPUT, _HANDLE.pack(handle), bulk=behind)
+            self._link.post(HostMessage.CLOSE_INPUT, _HANDLE.pack(handle), bulk=target.waits_in_bulk)
         await anyio.lowlevel.checkpoint()
 
     # Processes

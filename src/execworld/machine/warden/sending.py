@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import struct
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from execworld.machine.base import NoSuchHandle, StreamClosed
 from execworld.machine.warden.decoding import decode_status
@@ -18,17 +20,46 @@ _SMALL_BYTES: Final = 4 * 1024
 _HANDLE: Final = struct.Struct("<Q")
 
 
-class InputPipe:
-    """The input of one handle for one sender that waits for no answer: the window alone holds it up.
-
-    A reader that is gone is seen with a later call.
-    """
+class _Sender:
+    """What is the same for whoever sends to the input of a handle."""
 
     def __init__(self, link: Link, handle: int, target: Input, window_bytes: int) -> None:
         self._link = link
         self._handle = handle
         self._target = target
         self._window_bytes = window_bytes
+
+    def _post(self, piece: bytes, answered: Callable[[int], None]) -> Request[None]:
+        """Send *piece*, for which there is room in the window.
+
+        Args:
+            answered: Called in the reader with 0, or with what went wrong as an errno of this host.
+        """
+        target = self._target
+
+        def take(body: bytes) -> None:
+            cursor = Cursor(body)
+            number = cursor.u16()
+            cursor.end()
+            status = decode_status(number) if number else 0
+            target.unanswered -= len(piece)
+            answered(status)
+            target.wake()
+
+        # A keystroke goes ahead of bulk data, unless earlier input of the same handle waits there.
+        bulk = len(piece) > _SMALL_BYTES or target.waits_in_bulk
+        target.unanswered += len(piece)
+        request = self._link.post(HostMessage.SEND, _HANDLE.pack(self._handle) + piece, take, bulk=bulk)
+        if bulk:
+            target.in_bulk = request.parcel
+        return request
+
+
+class InputPipe(_Sender):
+    """The input of one handle for one sender that waits for no answer: the window alone holds it up.
+
+    A reader that is gone is seen with a later call.
+    """
 
     def send_now(self, data: memoryview) -> int:
         """Take as much of *data* as the window lets through. Returns how many bytes that was.
@@ -44,7 +75,7 @@ class InputPipe:
             raise StreamClosed
         while taken < len(data) and target.unanswered < self._window_bytes:
             size = min(len(data) - taken, _PIECE_BYTES, self._window_bytes - target.unanswered)
-            self._post(bytes(data[taken : taken + size]))
+            self._post(bytes(data[taken : taken + size]), self._answered)
             taken += size
         return taken
 
@@ -58,40 +89,17 @@ class InputPipe:
         ):
             await target.progress()
 
-    def _post(self, piece: bytes) -> None:
-        target = self._target
-        bulk = len(piece) > _SMALL_BYTES or (target.in_bulk is not None and not target.in_bulk.complete)
-        target.unanswered += len(piece)
-        request = self._link.post(
-            HostMessage.SEND,
-            _HANDLE.pack(self._handle) + piece,
-            lambda body: self._answered(len(piece), body),
-            bulk=bulk,
-        )
-        if bulk:
-            target.in_bulk = request.parcel
-
-    def _answered(self, size: int, body: bytes) -> None:
-        cursor = Cursor(body)
-        status = cursor.u16()
-        cursor.end()
-        target = self._target
-        target.unanswered -= size
+    def _answered(self, status: int) -> None:
         if status:
-            decode_status(status)
-            target.broken = True
-        target.wake()
+            self._target.broken = True
 
 
-class InputSender:
+class InputSender(_Sender):
     """One call of `Machine.send`: pieces that are under way together, as far as the window reaches."""
 
     def __init__(self, link: Link, handle: int, target: Input, window_bytes: int) -> None:
-        self._link = link
-        self._handle = handle
-        self._target = target
-        self._window_bytes = window_bytes
-        self._pending: dict[int, tuple[Request[Any], int]] = {}
+        super().__init__(link, handle, target, window_bytes)
+        self._pending: dict[int, tuple[Request[None], int]] = {}
         self._status = 0
         self._handed = False
 
@@ -110,24 +118,12 @@ class InputSender:
             self._give_up()
 
     async def _send_piece(self, piece: bytes) -> None:
-        target = self._target
         self._check(sending=True)
-        while target.unanswered + len(piece) > self._window_bytes:
-            await target.progress()
+        while self._target.unanswered + len(piece) > self._window_bytes:
+            await self._target.progress()
             self._check(sending=True)
-        # A keystroke goes ahead of bulk data, unless earlier input of the same handle waits there.
-        bulk = len(piece) > _SMALL_BYTES or (target.in_bulk is not None and not target.in_bulk.complete)
-        target.unanswered += len(piece)
         key = len(self._pending) and max(self._pending) + 1
-        request = self._link.post(
-            HostMessage.SEND,
-            _HANDLE.pack(self._handle) + piece,
-            lambda body: self._answered(key, body),
-            bulk=bulk,
-        )
-        if bulk:
-            target.in_bulk = request.parcel
-        self._pending[key] = (request, len(piece))
+        self._pending[key] = (self._post(piece, partial(self._answered, key)), len(piece))
 
     def _check(self, *, sending: bool) -> None:
         target = self._target
@@ -141,15 +137,10 @@ class InputSender:
         if self._status or (sending and (target.closed or target.broken)):
             raise StreamClosed(errno.errorcode.get(self._status, ""))
 
-    def _answered(self, key: int, body: bytes) -> None:
-        cursor = Cursor(body)
-        status = cursor.u16()
-        cursor.end()
-        _, size = self._pending.pop(key)
+    def _answered(self, key: int, status: int) -> None:
+        del self._pending[key]
         self._handed = True
-        self._status = self._status or (decode_status(status) if status else 0)
-        self._target.unanswered -= size
-        self._target.wake()
+        self._status = self._status or status
 
     def _give_up(self) -> None:
         for key, (request, size) in list(self._pending.items()):

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from execworld.machine.base import STDOUT, ExitStatus, SignalTarget
+from execworld.machine.base import STDOUT, ExitStatus, SignalTarget, StreamClosed
 from execworld.machine.batch import Batch, BatchStep, Results
 from execworld.machine.operations import Operation, SetMode, Spawn
 from execworld.machine.values import Redirect, Spawned
@@ -163,6 +163,22 @@ class _LeavesInputOpen(_RewritingMachine):
         pass
 
 
+class _TellsOfAClosedInputLate(ForwardingMachine):
+    """Takes input before it is known whether anybody reads it."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self._closed = set[int]()
+
+    async def send(self, handle: int, data: bytes) -> None:
+        try:
+            await self.inner.send(handle, data)
+        except StreamClosed:
+            if handle in self._closed:
+                raise
+            self._closed.add(handle)
+
+
 class _InheritsCredentials(_RewritingMachine):
     def rewrite(self, operation: Operation[Any]) -> Operation[Any]:
         if not isinstance(operation, Spawn):
@@ -254,6 +270,13 @@ MACHINE_MUTANTS = (
         ("P-11",),
         ("P-64", "P-65", "P-67", "P-84", "P-89", "S-3"),
         machine=_LeavesInputOpen,
+    ),
+    Mutant(
+        "mutant tells-of-a-closed-input-late",
+        "accepts input that nobody reads, and fails with the next",
+        ("P-90",),
+        ("T-4",),
+        machine=_TellsOfAClosedInputLate,
     ),
     Mutant(
         "mutant inherits-credentials",

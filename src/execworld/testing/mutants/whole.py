@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 from execworld.seams import (
@@ -85,6 +88,20 @@ class _KeepsTheDirectory(Delegate):
         return await self.inner.run(command, cwd=self._last or cwd, **options)
 
 
+class _MovesInSilence(Delegate):
+    """A command that is started somewhere else does not say so."""
+
+    @asynccontextmanager
+    async def start(self, command: str, **options: Any) -> AsyncGenerator[Any]:
+        async with self.inner.start(command, **options) as process:
+            yield _SaysNothing(process)
+
+
+class _SaysNothing(Delegate):
+    async def wait(self) -> Any:
+        return replace(await self.inner.wait(), notes=())
+
+
 WORLD_MUTANTS = (
     Mutant("mutant two-world-ids", "fs belongs to another world", ("W-13",), world=with_fs(_OtherWorldId)),
     Mutant(
@@ -114,5 +131,11 @@ WORLD_MUTANTS = (
         "carries the directory over to the next call",
         ("S-2",),
         world=with_shell(_KeepsTheDirectory),
+    ),
+    Mutant(
+        "mutant moves-in-silence",
+        "starts a command in another directory without a word",
+        ("S-67",),
+        world=with_shell(_MovesInSilence),
     ),
 )

@@ -276,7 +276,7 @@ async def few_descriptors(machine: LocalMachine) -> AsyncGenerator[int]:
     """The limit of this process lies a little above what it uses."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     await output_of(machine, shell("exit"))  # the event loop and the worker threads have what they need
-    limit = max(int(name) for name in os.listdir("/proc/self/fd")) + 8
+    limit = max(int(name) for name in os.listdir("/proc/self/fd")) + 16  # a start keeps a reserve of 8
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
     yield limit
     resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -406,7 +406,7 @@ async def test_what_is_no_cell_is_refused() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(make, outer, CellPlan([]), outcomes)
             number, _ = await peer.expect(MAKE_CELL)
-            await peer.write(frame(REPLY, number, RUNNING), stream_data(CELL, greeting(version=2)))
+            await peer.write(frame(REPLY, number, RUNNING), stream_data(CELL, greeting(version=3)))
         report = outcomes[0]
         assert isinstance(report, CellReport)
         relay = Relay(peer)

@@ -32,6 +32,7 @@ from execworld.seams.results import KillMethod
 from execworld.testing.scripted_warden import (
     BATCH,
     CANCEL,
+    CLOSE,
     DATA,
     ENDING,
     EXIT,
@@ -97,7 +98,7 @@ async def test_the_host_says_what_it_grants() -> None:
         tasks.start_soon(greet)
         async with open_warden_machine(pipe, LinkSettings(lease_s=2, close_timeout_s=0.05)):
             await anyio.wait_all_tasks_blocked()
-    assert struct.unpack("<HHIIII", bodies[0]) == (1, 0, 256 * 1024, 4096, 8 * 1024 * 1024, 2000)
+    assert struct.unpack("<HHIIII", bodies[0]) == (2, 0, 256 * 1024, 4096, 8 * 1024 * 1024, 2000)
 
 
 @pytest.mark.parametrize(
@@ -105,9 +106,9 @@ async def test_the_host_says_what_it_grants() -> None:
     [
         (b"x" * 70000, "no greeting"),
         (b"Permission denied (publickey)\n", "Permission denied"),
-        (greeting(version=2), "version 2"),
+        (greeting(version=3), "version 3"),
         (b"EXECWORLD-WARD\r\n" + frame(REPLY, 1, OK), "something else"),
-        (b"EXECWORLD-WARD\r\n" + frame(HELLO, 0, b"\1\0"), "too early"),
+        (b"EXECWORLD-WARD\r\n" + frame(HELLO, 0, b"\2\0"), "too early"),
     ],
 )
 async def test_what_is_no_warden_opens_no_world(came: bytes, reason: str) -> None:
@@ -140,7 +141,7 @@ VIOLATIONS = {
     "reply without an id": frame(REPLY, 0, OK),
     "reply to nothing": frame(REPLY, 999, OK),
     "reply to a heartbeat that was not": frame(REPLY, 1 << 63, OK),
-    "second greeting": frame(HELLO, 0, b"\1\0"),
+    "second greeting": frame(HELLO, 0, b"\2\0"),
     "short data": frame(DATA, 0, b"1234"),
     "no data": data(7, b""),
     "data at the end": data(7, b"x", flags=2),
@@ -395,9 +396,38 @@ async def test_a_reply_whose_consequence_cannot_be_sent_ends_the_world() -> None
             await peer.expect(CANCEL)
             transport.broken = True
             await peer.reply(number, spawned(7))
-            await anyio.wait_all_tasks_blocked()
-            with pytest.raises(WorldLost, match="the link failed: the warden was killed"):
+            with (
+                anyio.fail_after(5),
+                pytest.raises(WorldLost, match="the link failed: the warden was killed"),
+            ):
                 await machine.ping()
+
+
+async def test_what_the_warden_said_before_it_ended_is_heard_though_nothing_can_be_sent() -> None:
+    """The answer to a kill comes just before the end: the release that it leads to finds nobody."""
+    pipe, peer = make_pipe()
+    transport = Breaking(pipe)
+    reports: list[bool] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(peer.greet)
+        async with open_warden_machine(transport, SMALL) as machine:
+            with anyio.move_on_after(0.05):
+                await machine.run(SPAWN)
+            number, _ = await peer.expect(BATCH)
+            await peer.expect(CANCEL)
+            await peer.reply(number, spawned(7))
+            kill, _ = await peer.expect(KILL_TREE)
+
+            async def close() -> None:
+                reports.append((await machine.aclose()).gone)
+
+            tasks.start_soon(close)
+            end, _ = await peer.expect(CLOSE)
+            transport.broken = True
+            await peer.write(frame(REPLY, kill, NOTHING_LEFT), frame(REPLY, end, NOTHING_LEFT))
+            with anyio.fail_after(5):
+                await anyio.wait_all_tasks_blocked()
+    assert reports == [True]
 
 
 async def test_a_cancelled_batch_gives_back_every_handle() -> None:

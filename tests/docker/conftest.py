@@ -1,0 +1,48 @@
+"""An engine for the tests of worlds in containers. Where there is none that is a failure in CI, elsewhere a skip."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from typing import Final, NoReturn
+
+import pytest
+
+from .engines import SHARED_SOCKET, Engine, OwnEngine, why_silent
+
+IN_CI: Final = os.environ.get("CI") == "true"
+HOW: Final = "sh scripts/ci-tools and sh scripts/ci-engine start bring one"
+
+
+def lacking(reason: str) -> NoReturn:
+    if IN_CI:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    """The engine of this host, which other tests use at the same time: stop nothing but what you made."""
+    if reason := why_silent(SHARED_SOCKET):
+        lacking(f"{reason}; {HOW}")
+    return Engine(SHARED_SOCKET)
+
+
+@pytest.fixture
+def own_engine() -> Generator[OwnEngine]:
+    """An engine that a test may stop, kill and start as it likes. Nothing of it is left afterwards."""
+    if os.geteuid() != 0:
+        lacking("a daemon of one's own needs root")
+    for program in ("dockerd", "docker", "unshare", "nsenter", "ip"):
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+            lacking(f"a daemon of one's own needs {program}: sh scripts/ci-tools brings it")
+    own = OwnEngine()
+    try:
+        try:
+            own.start()
+        except AssertionError as error:
+            lacking(f"a daemon of one's own does not start here: {error}")
+        yield own
+    finally:
+        own.close()
