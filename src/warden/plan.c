@@ -193,6 +193,22 @@ static int take_lock(struct decoder *decoder) {
     return 0;
 }
 
+static bool is_port(struct slice text) {
+    for (size_t index = 0; index < text.size; index++)
+        if (text.data[index] < '0' || text.data[index] > '9')
+            return false;
+    return text.size > 0 && text.size <= 5;
+}
+
+static bool is_target(uint8_t kind, struct slice target) {
+    switch (kind) {
+    case PROBE_READ:
+    case PROBE_WRITE_BELOW: return is_path(target);
+    case PROBE_GRANTED_PORT: return is_port(target);
+    default: return target.size == 0;
+    }
+}
+
 static int take_probes(struct decoder *decoder) {
     struct plan *plan = decoder->plan;
     uint32_t count;
@@ -202,8 +218,7 @@ static int take_probes(struct decoder *decoder) {
         struct probe *probe = &plan->probes[plan->probe_count];
         probe->kind = take_u8(&decoder->cursor);
         struct slice path = take_bytes(&decoder->cursor);
-        bool named = probe->kind == PROBE_READ || probe->kind == PROBE_WRITE_BELOW;
-        if (probe->kind == 0 || probe->kind >= PROBE_END || (named ? !is_path(path) : path.size != 0))
+        if (probe->kind == 0 || probe->kind >= PROBE_END || !is_target(probe->kind, path))
             refuse(decoder);
         else
             probe->path = keep_text(decoder, path);

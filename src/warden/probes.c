@@ -20,6 +20,7 @@
 #define MSG_FASTOPEN 0x20000000
 #endif
 #define MULTIPATH_PROTOCOL 262
+#define KERNEL_EVENTS 15 /* NETLINK_KOBJECT_UEVENT: wherever there is netlink, and for everybody */
 #ifndef AF_VSOCK
 #define AF_VSOCK 40
 #endif
@@ -34,6 +35,21 @@ const char *probes_path(const struct targets *targets, const char *name, char in
     memcpy(into + size + 1, name, rest);
     into[size + 1 + rest] = 0;
     return into;
+}
+
+/* The directory may have a longer name than fits into an address. */
+void probes_socket_path(int directory, char into[SOCKET_PATH_SIZE]) {
+    static const char before[] = "/proc/self/fd/", after[] = "/socket";
+    char digits[16];
+    size_t count = 0;
+    do
+        digits[count++] = (char)('0' + directory % 10);
+    while ((directory /= 10) > 0);
+    memcpy(into, before, sizeof before - 1);
+    into += sizeof before - 1;
+    while (count > 0)
+        *into++ = digits[--count];
+    memcpy(into, after, sizeof after);
 }
 
 uint64_t probes_start_time(pid_t pid) {
@@ -154,50 +170,50 @@ static int try_udp(const struct targets *targets) {
 
 static int try_unix(const struct targets *targets, bool abstract) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char path[PATH_MAX + 16];
-    size_t size;
+    socklen_t size = sizeof address;
+    int directory = -1;
     if (abstract) {
-        size = 1 + MARK_SIZE;
+        size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + MARK_SIZE);
         memcpy(address.sun_path + 1, targets->abstract, MARK_SIZE);
     } else {
-        size = strlen(probes_path(targets, "socket", path));
-        if (size >= sizeof address.sun_path)
-            return ENAMETOOLONG;
-        memcpy(address.sun_path, path, size + 1);
+        directory = open(targets->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (directory < 0)
+            return errno;
+        probes_socket_path(directory, address.sun_path);
     }
-    return try_connect(AF_UNIX, 0, &address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + size), false);
+    int error = try_connect(AF_UNIX, 0, &address, size, false);
+    if (directory >= 0)
+        close(directory);
+    return error;
 }
 
 /* ---- processes ---- */
+
+int probes_read_memory(pid_t pid, uint64_t address, char into[MARK_SIZE]) {
+    char path[64];
+    struct iovec ours = {into, MARK_SIZE}, theirs = {(void *)(uintptr_t)address, MARK_SIZE};
+    ssize_t size = syscall(SYS_process_vm_readv, pid, &ours, 1ul, &theirs, 1ul, 0ul);
+    if (size == (ssize_t)MARK_SIZE)
+        return 0;
+    int error = size < 0 ? errno : ENOMSG;
+    proc_path(path, pid, "/mem");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error;
+    size = RETRY(pread(fd, into, MARK_SIZE, (off_t)address));
+    close(fd);
+    return size == (ssize_t)MARK_SIZE ? 0 : error;
+}
 
 static int try_set_limit(const struct targets *targets) {
     uint64_t values[2] = {TARGET_FILES + 1, targets->most_files};
     return syscall(SYS_prlimit64, targets->process, RLIMIT_NOFILE, values, NULL) < 0 ? errno : 0;
 }
 
-static ssize_t read_memory_file(const struct targets *targets, char found[MARK_SIZE]) {
-    char path[64];
-    proc_path(path, targets->process, "/mem");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    ssize_t size = RETRY(pread(fd, found, MARK_SIZE, (off_t)targets->memory));
-    int error = errno;
-    close(fd);
-    errno = error;
-    return size;
-}
-
 static int try_trace(const struct targets *targets) {
     char found[MARK_SIZE];
-    struct iovec ours = {found, sizeof found}, theirs = {(void *)(uintptr_t)targets->memory, sizeof found};
-    ssize_t size = syscall(SYS_process_vm_readv, targets->process, &ours, 1ul, &theirs, 1ul, 0ul);
-    /* A filter may deny that call, and leave others that are under the same check of the kernel. */
-    if (size < 0 && (errno == EPERM || errno == ENOSYS))
-        size = read_memory_file(targets, found);
-    if (size < 0)
-        return errno;
-    return size == sizeof found && memcmp(found, targets->mark, sizeof found) == 0 ? 0 : ENOMSG;
+    int error = probes_read_memory(targets->process, targets->memory, found);
+    return error == 0 && memcmp(found, targets->mark, sizeof found) != 0 ? ENOMSG : error;
 }
 
 static int try_environment(const struct targets *targets) {
@@ -256,6 +272,14 @@ static int try_one(const struct plan *plan, const struct targets *targets, uint3
     case PROBE_VSOCK: return done(socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0));
     case PROBE_CONNECT_UNIX: return try_unix(targets, false);
     case PROBE_CONNECT_ABSTRACT: return try_unix(targets, true);
+    case PROBE_NETLINK: return done(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, KERNEL_EVENTS));
+    case PROBE_OWN_TCP:
+    case PROBE_OWN_UDP:
+    case PROBE_OWN_SIGNAL:
+    case PROBE_OWN_TRACE:
+    case PROBE_OWN_UNIX:
+    case PROBE_OWN_PAIR:
+    case PROBE_GRANTED_PORT: return controls_try(probe, targets);
     default: return try_process(targets, probe->kind);
     }
 }

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #define MARK_SIZE 32u /* hexadecimal digits */
+#define SOCKET_PATH_SIZE 40u
 #define TARGET_VARIABLE "EXECWORLD_PROBE="
 #define TARGET_FILES 33 /* limit of open files of the process that is a target, before and after it is changed */
 
@@ -41,8 +42,17 @@ struct attempt {
 /* From `first` on; an attempt each goes into the pipe. */
 void probes_try(const struct plan *plan, const struct targets *targets, uint32_t first, int pipe);
 
+/* Those of `controls.c`: 0 or an errno. */
+int controls_try(const struct probe *probe, const struct targets *targets);
+
+/* By either way that takes the right to trace. Engines of containers deny the system call with their filter and leave the file,
+ * so that the one alone would look like a denial. */
+int probes_read_memory(pid_t pid, uint64_t address, char into[MARK_SIZE]);
+
 /* Name of a target below the directory. */
 const char *probes_path(const struct targets *targets, const char *name, char into[PATH_MAX + 16]);
+/* Address of the socket in it. */
+void probes_socket_path(int directory, char into[SOCKET_PATH_SIZE]);
 uint64_t probes_start_time(pid_t pid);
 
 #endif

@@ -216,8 +216,8 @@ static void make_listeners(struct target_set *set) {
             set->listeners[index] =
                 listen_on_loopback(index == PORT_UDP ? SOCK_DGRAM : SOCK_STREAM, &set->where.ports[index]);
     if (wants(set->plan, PROBE_CONNECT_UNIX, PROBE_CONNECT_UNIX)) {
-        char path[PATH_MAX + 16];
-        probes_path(&set->where, "socket", path);
+        char path[SOCKET_PATH_SIZE];
+        probes_socket_path(set->directory, path);
         set->named = listen_on_name(path, strlen(path) + 1);
     }
     if (wants(set->plan, PROBE_CONNECT_ABSTRACT, PROBE_CONNECT_ABSTRACT)) {
@@ -306,7 +306,16 @@ static bool effect_seen(struct target_set *set, uint8_t kind, bool expected) {
     case PROBE_VSOCK:
     case PROBE_TRACE:
     case PROBE_READ_ENVIRONMENT:
-    case PROBE_SEE_PROCESS: return expected;
+    case PROBE_SEE_PROCESS:
+    case PROBE_NETLINK:
+    /* Controls look themselves. */
+    case PROBE_OWN_TCP:
+    case PROBE_OWN_UDP:
+    case PROBE_OWN_SIGNAL:
+    case PROBE_OWN_TRACE:
+    case PROBE_OWN_UNIX:
+    case PROBE_OWN_PAIR:
+    case PROBE_GRANTED_PORT: return expected;
     default: return file_changed(set, kind);
     }
 }
@@ -326,7 +335,8 @@ void targets_judge(struct target_set *set, const struct attempt *attempts, uint1
     }
     for (uint32_t index = 0; index < plan->probe_count; index++) {
         uint8_t kind = plan->probes[index].kind;
-        bool by_itself = kind == PROBE_READ || kind == PROBE_WRITE_BELOW; /* each has a target of its own */
+        /* Each of these has a target of its own. */
+        bool by_itself = kind == PROBE_READ || kind == PROBE_WRITE_BELOW || kind == PROBE_GRANTED_PORT;
         int error = attempts[index].error;
         /* What was seen counts, whatever the attempt said. */
         if (!by_itself)

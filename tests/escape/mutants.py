@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -122,6 +123,21 @@ def _without_rules_on(*names: str) -> Change:
     return lambda compiled: _with_rules(compiled, lambda rule: rule.syscall not in names)
 
 
+def _denying(*names: str) -> Change:
+    """More is denied than the policy says: then what must be denied would look well held, whatever the layers are."""
+    more = tuple(Rule(name, errno.EPERM) for name in names)
+
+    def change(compiled: CompiledCell) -> CellPlan:
+        wider = replace(compiled, program_rules=(*compiled.program_rules, *more))
+        return _with_rules(wider, lambda rule: True)
+
+    return change
+
+
+def _without_granted_ports(compiled: CompiledCell) -> CellPlan:
+    return _with_rulesets(compiled, lambda ruleset: replace(ruleset, ports=()))
+
+
 def _with_steps(compiled: CompiledCell, change: Callable[[CellStep], CellStep | None]) -> CellPlan:
     changed = [change(step) for step in compiled.plan.steps]
     assert all(
@@ -206,6 +222,9 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "forgets-what-is-hidden": Mutant(_plan(ROOT, HIDDEN), _hidden_not_covered, ("read-secret",)),
     "forgets-pid-namespace": Mutant(_plan(USER), _without_pid_namespace, ("read-command-line",)),
     "forgets-network": Mutant(_plan(USER, NET_NONE), _without_network_namespace, ("connect-tcp", "send-udp")),
+    "denies-all-internet-sockets": Mutant(_plan(USER, NET_NONE), _denying("socket"), ()),
+    "denies-pairs-of-sockets": Mutant(_plan(USER), _denying("socketpair"), ()),
+    "denies-granted-ports": Mutant(_plan(USER, PORTS, without=ALONE), _without_granted_ports, ()),
     "forgets-reading": Mutant(
         _plan(USER, READ_ROOTS, without=ALONE), _without_right(1 << 2), ("read-secret",)
     ),

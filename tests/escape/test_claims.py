@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import anyio
 import pytest
 
+from execworld.confinement.namespaces import PRIVATE_TEMP_BYTES
+from execworld.machine.world import MachineWorld
 from execworld.seams import CommandStatus, SandboxPolicy, SandboxUnavailable, World
 from execworld.world import open_world
 
-from .places import world_python
+from .places import open_confined, world_python
+from .plans import NAMESPACES, READ_ONLY, Plan
 
 pytestmark = [
     pytest.mark.anyio,
@@ -111,6 +116,56 @@ async def test_a_program_cannot_speak_for_its_cell(view: World, place: Path) -> 
     assert again.stdout.text == "alive\n"
     assert again.exit_code != 0
     assert not (place / "escaped").exists()
+
+
+USE_TEMP = """
+set -e
+[ "$TMPDIR" = %s ]
+[ -z "$(ls -A "$TMPDIR")" ]
+echo 'int main(void) { return 7; }' >"$TMPDIR/program.c"
+cc -o "$TMPDIR/program" "$TMPDIR/program.c"
+"$TMPDIR/program" || [ $? = 7 ]
+printf 'b\na\n' | sort -S 1b -o "$TMPDIR/sorted"
+cat <<END
+$(cat "$TMPDIR/sorted")
+END
+mknod "$TMPDIR/device" c 1 3 2>/dev/null && exit 9
+head -c %d /dev/zero >"$TMPDIR/full" && exit 8
+rm "$TMPDIR/full"
+mkdir "$TMPDIR/left"
+! touch /tmp/%s
+"""
+
+
+async def test_a_read_only_view_has_a_temp_that_is_nobody_elses(place: Path) -> None:
+    """Compilers, sort and here-documents want one; it is small, in memory, and gone with the view."""
+    async with open_world("landlock", policy=SandboxPolicy.full_access()) as world:
+        view = await world.sandbox.confine(SandboxPolicy.read_only())
+        (temp,) = view.facts.temp_roots
+        assert "temp" in view.facts.not_shared
+        script = USE_TEMP % (temp, PRIVATE_TEMP_BYTES + 1, Path(temp).parent.name)
+        result = await view.shell.run(script, timeout_s=60)
+        assert (result.exit_code, result.stdout.text) == (0, "a\nb\n"), result.stderr.text
+        await view.fs.write_text(f"{temp}/new", "text")
+        assert await view.fs.read_text(f"{temp}/new") == "text"
+        with pytest.raises(PermissionError, match=f"nothing may be written under it but in {temp}"):
+            await view.fs.write_text(f"{place}/new", "text")
+        assert [entry.name async for entry in anyio.Path(temp).iterdir()] == []
+        writer = await world.sandbox.confine(SandboxPolicy.workspace_write(str(place)))
+        assert (await writer.shell.run('ls -A "$TMPDIR"')).stdout.text == ""
+        other = await world.sandbox.confine(replace(SandboxPolicy.read_only(), hidden=(str(place),)))
+        assert (await other.shell.run('ls -A "$TMPDIR"')).stdout.text == ""
+    assert not await anyio.Path(temp).exists()
+
+
+async def test_without_mounts_a_read_only_view_has_no_temp_and_says_so(place: Path) -> None:
+    """What Landlock alone could grant would have no limit, and would be seen by others."""
+    plan = Plan(os.getuid(), policy=READ_ONLY, without=(NAMESPACES,))
+    async with open_confined(plan, SandboxPolicy.read_only()) as world:
+        assert world.facts.temp_roots == ()
+        assert isinstance(world, MachineWorld)
+        assert "private temp: it needs the mount namespace" in world.explanation
+        assert (await world.shell.run("mktemp")).exit_code != 0
 
 
 async def test_a_view_over_all_temporary_directories_is_verified_or_refused(

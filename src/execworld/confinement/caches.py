@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from execworld.confinement.dimensions import Situation
+from execworld.confinement.layers import Layer
 from execworld.confinement.paths import contains
 from execworld.confinement.place import CellDirectories
 from execworld.seams.policy import SandboxMode
@@ -35,12 +36,13 @@ def cell_environment(situation: Situation, directories: CellDirectories) -> Mapp
     """What programs are to find set, over what they would inherit."""
     writable = situation.policy.mode is SandboxMode.WORKSPACE_WRITE
     variables: dict[str, str] = {}
+    if writable or Layer.PRIVATE_TEMP in situation.layers:
+        variables["TMPDIR"] = _text(directories.temp)
     if not _home_is_readable(situation):
         # Many programs give up on a file of settings that is there and cannot be read, git among them.
         variables["HOME"] = _text(directories.cache) if writable else "/"
     if writable:
         cache = _text(directories.cache)
-        variables["TMPDIR"] = _text(directories.temp)
         variables |= {name: cache + below for name, below in _BELOW_CACHE.items()}
     return MappingProxyType(variables)
 

@@ -88,7 +88,7 @@ def compile_cell(
     Raises:
         ConfigurationError: what the policy hides and what it grants contradict each other.
     """
-    paths = policy_paths(policy, directories, kinds)
+    paths = policy_paths(policy, directories, kinds, place.installation)
     found = standing(policy, place, paths, without)
     situation = Situation(policy, place, paths, found.layers, place.counts_processes, place.bounds_memory)
     steps = StepList()

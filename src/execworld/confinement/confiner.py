@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
-from execworld.confinement.explaining import explain, explain_as_dict
+from execworld.confinement.explaining import explain, explain_as_dict, kept
+from execworld.confinement.installation import NOT_HERE, Installation
 from execworld.confinement.layers import Layer
 from execworld.confinement.obstacle import Obstacle
 from execworld.confinement.opening import open_cell
@@ -33,10 +35,17 @@ class CellConfiner:
 
     Args:
         surroundings: What holds for every program of the place whatever a cell does.
+        installation: What the host runs, where it runs in the same place.
     """
 
-    def __init__(self, facts: WardenFacts, surroundings: Surroundings | None = None) -> None:
-        self._place = Place.of(facts)
+    def __init__(
+        self,
+        facts: WardenFacts,
+        surroundings: Surroundings | None = None,
+        *,
+        installation: Installation = NOT_HERE,
+    ) -> None:
+        self._place = replace(Place.of(facts), installation=installation)
         self._known: dict[Layer, Obstacle] = {}
         self._surroundings = surroundings
 
@@ -47,7 +56,9 @@ class CellConfiner:
 
     def described(self) -> Mapping[Dimension, tuple[EnforcementState, str]]:
         """What the place could enforce, as far as its facts tell: state, and by what or why not."""
-        return enforceable(self._place)
+        return enforceable(
+            replace(self._place, installation=NOT_HERE)
+        )  # where it is says nothing of the place
 
     @asynccontextmanager
     async def open_cell(
@@ -70,6 +81,7 @@ class CellConfiner:
                     *temp,
                     *hidden,
                 ),
+                kept=kept(cell.compiled),
                 explanation=explain(cell.compiled, cell.enforcement),
                 details=explain_as_dict(cell.compiled, cell.enforcement),
             )

@@ -58,8 +58,8 @@ class Enforcer:
         by: What the report says; ``{abi}`` is the version of Landlock.
         layers: All of them are needed.
         minimum_abi: Of Landlock, where it is among the layers.
-        proven_by_step: That the steps of the layers succeeded is proof enough where no probe can be made to work
-            without confinement. Else such a claim is `PARTIAL`.
+        proven_by_step: That the steps of the layers succeeded is proof enough where there is no probe, or where the
+            world itself does not have or may not do what the probe tries. Else such a claim is `PARTIAL`.
         why_partial: What is left open; empty for a full enforcer.
     """
 
@@ -135,6 +135,20 @@ def _may_trace(situation: Situation) -> bool:
     return _full_access(situation) and not situation.layers & {Layer.LANDLOCK, Layer.USER_NAMESPACE}
 
 
+def _exposes_installation(situation: Situation) -> bool:
+    """Whether programs can rewrite what the host runs. Landlock grants a root with all that is below it."""
+    paths = situation.paths
+    return bool(paths.installation.exposed or (paths.kept and Layer.MOUNTS not in situation.layers))
+
+
+_EXPOSED = Condition("the installation of execworld is exposed", _exposes_installation)
+_NOT_EXPOSED = Condition(
+    "the installation of execworld lies elsewhere, or is covered",
+    lambda situation: not _exposes_installation(situation),
+)
+_WHY_EXPOSED = (
+    "what execworld itself runs can be rewritten: {exposed}; install it outside of what may be written"
+)
 _NONE = _network(NetworkMode.NONE)
 _PORTS = _network(NetworkMode.PORTS)
 _COVERED = Condition(
@@ -177,10 +191,15 @@ def _set(*layers: Layer) -> frozenset[Layer]:
     return frozenset(layers)
 
 
-def _mounts(by: str, when: Condition | None = None) -> tuple[Enforcer, ...]:
+def _mounts(by: str, when: Condition | None = None, why_partial: str = "") -> tuple[Enforcer, ...]:
     """Mounts enforce something only with what keeps programs out of the mounts of others (/proc/PID/root)."""
     return tuple(
-        Enforcer(f"{by}{suffix}", _set(Layer.MOUNTS, Layer.CAPABILITIES, guard), when=when)
+        Enforcer(
+            f"{by}{suffix}",
+            _set(Layer.MOUNTS, Layer.CAPABILITIES, guard),
+            when=when,
+            why_partial=why_partial,
+        )
         for guard, suffix in (
             (Layer.LANDLOCK, " and landlock abi {abi}"),
             (Layer.PID_NAMESPACE, ""),
@@ -232,10 +251,29 @@ _OWN_PIDS: Final = Enforcer(
 TABLE: Final[Mapping[Dimension, Row]] = {
     Dimension.FS_WRITE: Row(
         (
-            *_mounts("read-only mounts"),
-            Enforcer("landlock abi {abi}", _set(Layer.LANDLOCK, Layer.CAPABILITIES), TRUNCATE_ABI),
+            *_mounts("read-only mounts", _NOT_EXPOSED),
+            Enforcer(
+                "landlock abi {abi}",
+                _set(Layer.LANDLOCK, Layer.CAPABILITIES),
+                TRUNCATE_ABI,
+                when=_NOT_EXPOSED,
+            ),
+            *_mounts("read-only mounts", _EXPOSED, _WHY_EXPOSED),
+            Enforcer(
+                "landlock abi {abi}",
+                _set(Layer.LANDLOCK, Layer.CAPABILITIES),
+                TRUNCATE_ABI,
+                when=_EXPOSED,
+                why_partial=_WHY_EXPOSED,
+            ),
         ),
-        denied=(ProbeKind.WRITE, ProbeKind.TRUNCATE, ProbeKind.CREATE, ProbeKind.REMOVE),
+        denied=(
+            ProbeKind.WRITE,
+            ProbeKind.TRUNCATE,
+            ProbeKind.CREATE,
+            ProbeKind.REMOVE,
+            ProbeKind.WRITE_BELOW,
+        ),
         allowed=(ProbeKind.WRITE_BELOW,),
     ),
     Dimension.FS_READ: Row(
@@ -261,6 +299,7 @@ TABLE: Final[Mapping[Dimension, Row]] = {
             ),
         ),
         denied=(ProbeKind.CONNECT_TCP, ProbeKind.FAST_OPEN, ProbeKind.MULTIPATH_TCP),
+        allowed=(ProbeKind.OWN_TCP, ProbeKind.GRANTED_PORT),
     ),
     Dimension.NET_UDP: Row(
         (
@@ -268,8 +307,11 @@ TABLE: Final[Mapping[Dimension, Row]] = {
             *_no_sockets(NetworkMode.NONE, NetworkMode.PORTS),
         ),
         denied=(ProbeKind.SEND_UDP,),
+        allowed=(ProbeKind.OWN_UDP,),
     ),
-    Dimension.NET_OTHER: Row(_no_sockets(NetworkMode.NONE, NetworkMode.PORTS), denied=(ProbeKind.VSOCK,)),
+    Dimension.NET_OTHER: Row(
+        _no_sockets(NetworkMode.NONE, NetworkMode.PORTS), denied=(ProbeKind.VSOCK, ProbeKind.NETLINK)
+    ),
     Dimension.IPC_SIGNAL: Row(
         (
             _OWN_PIDS,
@@ -280,6 +322,7 @@ TABLE: Final[Mapping[Dimension, Row]] = {
             ),
         ),
         denied=(ProbeKind.SIGNAL, ProbeKind.SET_LIMIT),
+        allowed=(ProbeKind.OWN_SIGNAL,),
     ),
     Dimension.IPC_TRACE: Row(
         (
@@ -290,6 +333,7 @@ TABLE: Final[Mapping[Dimension, Row]] = {
             ),
         ),
         denied=(ProbeKind.TRACE, ProbeKind.READ_ENVIRONMENT),
+        allowed=(ProbeKind.OWN_TRACE,),
     ),
     Dimension.IPC_UNIX: Row(
         (
@@ -303,6 +347,7 @@ TABLE: Final[Mapping[Dimension, Row]] = {
             ),
         ),
         denied=(ProbeKind.CONNECT_UNIX, ProbeKind.CONNECT_ABSTRACT),
+        allowed=(ProbeKind.OWN_UNIX, ProbeKind.OWN_PAIR),
     ),
     Dimension.PROC_VISIBILITY: Row((_OWN_PIDS,), denied=(ProbeKind.SEE_PROCESS,)),
     Dimension.KILL_TREE: Row(
@@ -372,6 +417,14 @@ TABLE: Final[Mapping[Dimension, Row]] = {
 }
 
 
+def _exposed(situation: Situation) -> str:
+    paths = situation.paths
+    kept = paths.kept if Layer.MOUNTS not in situation.layers else ()
+    return ", ".join(
+        path.decode("utf-8", "backslashreplace") for path in (*paths.installation.exposed, *kept)
+    )
+
+
 @record
 class Claim:
     """What is to be said of one dimension: before any probe was tried, or after.
@@ -404,7 +457,7 @@ def claim(
             by = enforcer.by.format(
                 abi=situation.place.landlock_abi, processes_by=processes_by, memory_by=memory_by
             )
-            partial = enforcer.why_partial
+            partial = enforcer.why_partial.format(exposed=_exposed(situation))
             why = joined(Obstacle(partial), *obstacles) if partial else None
             return Claim(enforcer.state, by, why, enforcer)
         obstacle = enforcer.lacks(situation, fallen)

@@ -6,6 +6,7 @@ from enum import IntFlag
 
 from execworld.confinement.compiler import CompiledCell
 from execworld.confinement.landlock import FsRight, NetRight, Scope
+from execworld.confinement.layers import Layer
 from execworld.confinement.seccomp import Rule
 from execworld.machine.cell import CellStep, Filter, KeepCapabilities, Pin, Restrict, Ruleset
 from execworld.seams.enforcement import Enforcement
@@ -45,6 +46,7 @@ def explain_as_dict(compiled: CompiledCell, enforcement: Enforcement | None = No
             "denied": _rules((*compiled.cell_rules, *compiled.program_rules)),
         },
         "environment": dict(compiled.environment),
+        "kept": [path.decode("utf-8", "backslashreplace") for path in kept(compiled)],
     }
 
 
@@ -68,10 +70,19 @@ def explain(compiled: CompiledCell, enforcement: Enforcement | None = None) -> s
         lines.append(f"  {layer or 'policy':<36} {_described(step, pins)}")
     lines.append("system calls denied to programs:")
     lines += [f"  {rule}" for rule in _rules((*compiled.cell_rules, *compiled.program_rules))]
+    if kept(compiled):
+        lines.append("kept read-only, because execworld itself runs it:")
+        lines += [f"  {path.decode('utf-8', 'backslashreplace')}" for path in kept(compiled)]
     if compiled.environment:
         lines.append("environment:")
         lines += [f"  {name}={value}" for name, value in compiled.environment.items()]
     return "\n".join(lines) + "\n"
+
+
+def kept(compiled: CompiledCell) -> tuple[bytes, ...]:
+    """What may not be written although it lies below a root that may."""
+    situation = compiled.situation
+    return situation.paths.kept if Layer.MOUNTS in situation.layers else ()
 
 
 def _pins(compiled: CompiledCell) -> list[str]:

@@ -24,6 +24,7 @@ class Layer(StrEnum):
     PID_NAMESPACE = "pid namespace"
     NETWORK_NAMESPACE = "network namespace"
     IPC_NAMESPACE = "ipc namespace"
+    PRIVATE_TEMP = "private temp"
     TERMINALS = "private terminals"
     TERMINAL_MASTER = "private /dev/ptmx"
     LANDLOCK = "landlock"
@@ -38,10 +39,12 @@ CONTENT: Final[Mapping[Layer, str]] = {
     Layer.PLAIN_NAMESPACES: "root with CAP_SYS_ADMIN makes the namespaces directly",
     Layer.USER_NAMESPACE: "maps the own user and group alone; what gives the right to the other namespaces",
     Layer.MOUNTS: "all mounts read-only and without devices, writable roots and harmless devices put back; "
-    "hidden paths covered",
+    "hidden paths covered, and the installation of execworld kept read-only",
     Layer.PID_NAMESPACE: "new process numbers together with a private /proc, never one without the other",
     Layer.NETWORK_NAMESPACE: "a network of its own with nothing but loopback",
     Layer.IPC_NAMESPACE: "System V and POSIX objects of its own, and a private /dev/shm",
+    Layer.PRIVATE_TEMP: "TMPDIR of a read-only view: a file system of its own in memory, of limited size, "
+    "gone with the view",
     Layer.TERMINALS: "a private instance of /dev/pts",
     Layer.TERMINAL_MASTER: "its ptmx in the place of /dev/ptmx",
     Layer.LANDLOCK: "the cell's ruleset: the policy, and what the warden needs beyond it",
@@ -60,6 +63,7 @@ _NAMESPACES: Final = {
 }
 _NEEDS: Final = {
     Layer.PID_NAMESPACE: Layer.MOUNTS,
+    Layer.PRIVATE_TEMP: Layer.MOUNTS,
     Layer.TERMINALS: Layer.MOUNTS,
     Layer.TERMINAL_MASTER: Layer.TERMINALS,
     Layer.INNER_LANDLOCK: Layer.LANDLOCK,
@@ -138,6 +142,8 @@ def wanted_layers(policy: SandboxPolicy, place: Place) -> frozenset[Layer]:
         }
     if confined:
         wanted.add(Layer.IPC_NAMESPACE)
+    if policy.mode is SandboxMode.READ_ONLY:
+        wanted.add(Layer.PRIVATE_TEMP)
     if policy.read_roots:
         wanted |= {Layer.LANDLOCK, Layer.INNER_LANDLOCK}
     if policy.network.mode is not NetworkMode.ALL:

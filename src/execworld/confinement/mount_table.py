@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from execworld.confinement.installation import Installation, Installed
 from execworld.confinement.paths import PROCESSES, contains
 from execworld.confinement.place import PathKind, PathKinds
 from execworld.machine.batch import Batch, BatchFailed, Results
@@ -83,18 +84,31 @@ async def hide_everywhere(
     machine: BatchRunner, policy: SandboxPolicy, mounts: Sequence[Mount]
 ) -> SandboxPolicy:
     """*policy*, which also hides the other paths at which the same file system shows what it hides."""
-    candidates = {
-        alias: original for path in policy.hidden for alias, original in aliases(mounts, encode_path(path))
-    }
-    found = await _stat(machine, (*candidates, *candidates.values()))
-    same = [
-        decode_path(alias)
+    same = await _elsewhere(machine, mounts, [encode_path(path) for path in policy.hidden])
+    return replace(policy, hidden=(*policy.hidden, *map(decode_path, same))) if same else policy
+
+
+async def installed_everywhere(
+    machine: BatchRunner, installation: Installation, mounts: Sequence[Mount]
+) -> Installation:
+    """*installation*, and the other paths at which the same files can be changed."""
+    paths = [path for installed in installation.installed for path in (installed.path, *installed.parts)]
+    same = await _elsewhere(machine, mounts, paths)
+    return replace(installation, installed=(*installation.installed, *map(Installed, same)))
+
+
+async def _elsewhere(
+    machine: BatchRunner, mounts: Sequence[Mount], paths: Sequence[bytes]
+) -> tuple[bytes, ...]:
+    candidates = {alias: original for path in paths for alias, original in aliases(mounts, path)}
+    found = await _stat(machine, tuple(dict.fromkeys((*candidates, *candidates.values()))))
+    return tuple(
+        alias
         for alias, original in candidates.items()
         if (seen := found.get(alias)) is not None
-        and (hidden := found.get(original)) is not None
-        and (seen.device, seen.inode) == (hidden.device, hidden.inode)
-    ]
-    return replace(policy, hidden=(*policy.hidden, *same)) if same else policy
+        and (known := found.get(original)) is not None
+        and (seen.device, seen.inode) == (known.device, known.inode)
+    )
 
 
 def aliases(mounts: Sequence[Mount], path: bytes) -> tuple[tuple[bytes, bytes], ...]:

@@ -31,6 +31,8 @@ from execworld.machine.cell import (
 from execworld.seams.enforcement import Dimension
 from execworld.seams.policy import SandboxMode
 
+PRIVATE_TEMP_BYTES: Final = 256 * 1024 * 1024
+PRIVATE_TEMP_FILES: Final = 65536
 _NULL: Final = b"/dev/null"
 _INERT: Final = (
     MountAttribute.READ_ONLY
@@ -118,16 +120,35 @@ def _make_read_only(steps: StepList, situation: Situation, pins: Mapping[bytes, 
     ]
     device_trees = [(steps.clone(layer, pin), pin) for _, pin in devices]
     root_trees = [(steps.clone(layer, pins[path]), pins[path]) for path in paths.writable]
+    covers = [
+        (steps.clone(layer, steps.pin(layer, path, directory=paths.is_directory(path))), path)
+        for path in (*paths.present(paths.installation.anchors), *paths.kept)
+    ]
     steps.add(layer, SetMountAttributes(MountAttribute.READ_ONLY | MountAttribute.NO_DEVICES))
     for tree, pin in root_trees:
         steps.attach(layer, tree, pin, MountAttribute.NO_DEVICES)
     for tree, pin in device_trees:
         # What is written to a device is not written to the file that names it, whose mode and owner are the host's.
         steps.attach(layer, tree, pin, _DEVICE)
+    for tree, path in covers:
+        # Found again, because a writable root lies over it by now.
+        pin = steps.pin(layer, path, directory=paths.is_directory(path))
+        kept = MountAttribute.READ_ONLY if path in paths.kept else MountAttribute.NONE
+        steps.attach(layer, tree, pin, kept | MountAttribute.NO_DEVICES)
 
 
 def _add_private(steps: StepList, situation: Situation, *, writable: bool) -> None:
     layers = situation.layers
+    if Layer.PRIVATE_TEMP in layers and situation.paths.own_temp is not None:
+        steps.mount(
+            Layer.PRIVATE_TEMP,
+            b"tmpfs",
+            situation.paths.own_temp,
+            MountAttribute.NO_SETUID | MountAttribute.NO_DEVICES,
+            mode="0700",
+            size=str(PRIVATE_TEMP_BYTES),
+            nr_inodes=str(PRIVATE_TEMP_FILES),
+        )
     if Layer.TERMINALS in layers:
         steps.mount(
             Layer.TERMINALS,

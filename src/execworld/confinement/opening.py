@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
@@ -12,11 +13,16 @@ import anyio
 from execworld.confinement.compiler import CompiledCell, compile_cell, missing
 from execworld.confinement.dimensions import Claim
 from execworld.confinement.layers import Layer
-from execworld.confinement.mount_table import hide_everywhere, process_tables, read_mounts
+from execworld.confinement.mount_table import (
+    hide_everywhere,
+    installed_everywhere,
+    process_tables,
+    read_mounts,
+)
 from execworld.confinement.obstacle import Obstacle, common_reason, reason_of_error
 from execworld.confinement.paths import surveyed
 from execworld.confinement.place import CellDirectories, PathKind, Place
-from execworld.confinement.reporting import enforcement_of, error_name, proven
+from execworld.confinement.reporting import EXHAUSTED, enforcement_of, error_name, proven
 from execworld.confinement.surroundings import NOTHING_GIVEN, GivenDimensions, add_up, enforced
 from execworld.confinement.survey import BatchRunner, survey
 from execworld.machine.cell import (
@@ -40,7 +46,6 @@ from execworld.seams.values import record
 _MOST_ATTEMPTS: Final = 2 * len(Layer) + 8
 _START_HINT: Final = "the warden starts cells from /proc/self/exe: is /proc mounted in the world?"
 _DROP_TIMEOUT_S: Final = 15.0
-_EXHAUSTED: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
 
 
 class CellMaker(BatchRunner, Protocol):
@@ -125,9 +130,10 @@ async def _made(
 ) -> tuple[CompiledCell, CellReport]:
     mounts = await read_mounts(machine)
     policy = await hide_everywhere(machine, policy, mounts)
+    place = replace(place, installation=await installed_everywhere(machine, place.installation, mounts))
     kinds = {
         **await process_tables(machine, mounts),
-        **await survey(machine, surveyed(policy, directories)),
+        **await survey(machine, surveyed(policy, directories, place.installation)),
     }
     without = dict(known)
     for _ in range(_MOST_ATTEMPTS):
@@ -166,7 +172,7 @@ def _gone(compiled: CompiledCell, failure: CellFailed) -> bytes | None:
 
 def _refuse_exhausted(compiled: CompiledCell, failure: CellFailed) -> None:
     """A busy moment says nothing of what a place can do, so it must cost no layer, now or later."""
-    if failure.stage in (CellStage.STEP, CellStage.LOCK) and failure.error in _EXHAUSTED:
+    if failure.stage in (CellStage.STEP, CellStage.LOCK) and failure.error in EXHAUSTED:
         raise SandboxUnavailable(
             f"a cell could not be set up for want of resources: {_obstacle(compiled, failure)}",
             reason=SandboxReason.SETUP_FAILED,

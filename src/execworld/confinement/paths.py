@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from execworld.confinement.installation import NOT_HERE, Installation
 from execworld.confinement.place import CellDirectories, PathKind, PathKinds
 from execworld.seams.errors import ConfigurationError
 from execworld.seams.policy import SandboxMode, SandboxPolicy
@@ -65,12 +66,60 @@ def outermost(paths: Iterable[bytes]) -> tuple[bytes, ...]:
 
 
 @record
+class Kept:
+    """What of the installation lies below roots that may be written.
+
+    Attributes:
+        paths: Outermost; to be read-only all the same.
+        anchors: Directories between a root and one of them, outermost first. One that is renamed would take along what
+            is below it and leave its name to others, which a mount at it prevents.
+        exposed: What cannot be kept: a root lies in it, or it is found by a link that may be replaced.
+    """
+
+    paths: tuple[bytes, ...] = ()
+    anchors: tuple[bytes, ...] = ()
+    exposed: tuple[bytes, ...] = ()
+
+
+def kept_of(installation: Installation, writable: Sequence[bytes]) -> Kept:
+    paths: list[bytes] = []
+    exposed: list[bytes] = []
+    for installed in installation.installed:
+        whole = installed.path
+        cut = bool(installed.parts) and any(contains(whole, root) for root in writable)
+        for path in installed.parts if cut else (whole,):
+            if any(contains(path, root) for root in writable):
+                exposed.append(path)
+            elif any(contains(root, path) for root in writable):
+                paths.append(path)
+    kept = outermost(paths)
+    links = [
+        link
+        for link in installation.links
+        if any(contains(root, link) for root in writable) and not any(contains(path, link) for path in kept)
+    ]
+    return Kept(kept, _anchors(kept, writable), outermost((*exposed, *links)))
+
+
+def _anchors(kept: Sequence[bytes], writable: Sequence[bytes]) -> tuple[bytes, ...]:
+    found: set[bytes] = set()
+    for path in kept:
+        above = path.rpartition(b"/")[0]
+        while any(contains(root, above) and above != root for root in writable):
+            found.add(above)
+            above = above.rpartition(b"/")[0]
+    return tuple(sorted(found, key=lambda item: (item.count(b"/"), item)))
+
+
+@record
 class PolicyPaths:
     """Attributes:
     writable: Outermost writable roots: workspace, write roots, temp, cache.
     readable: What may be read besides, without what programs need to start; None for everything.
     hidden: Outermost hidden paths.
     given: All that must be there, each to be pinned.
+    own_temp: TMPDIR of a view that may write nothing else; None where it is one of the writable roots.
+    installation: What the host runs and programs could rewrite, but for the covers.
     """
 
     writable: tuple[bytes, ...]
@@ -78,13 +127,21 @@ class PolicyPaths:
     hidden: tuple[bytes, ...]
     given: tuple[bytes, ...]
     kinds: PathKinds
+    own_temp: bytes | None = None
+    installation: Kept = Kept()
+
+    @property
+    def kept(self) -> tuple[bytes, ...]:
+        """What of the installation is there to be kept as it is, outermost."""
+        return self.present(self.installation.paths)
 
     def kind(self, path: bytes) -> PathKind:
         """What is there as far as known; a path of the policy is a directory until known better."""
         found = self.kinds.get(path)
         if found is not None:
             return found
-        return PathKind.DIRECTORY if path in self.given else _USUAL.get(path, PathKind.MISSING)
+        known = path in self.given or path in self.installation.paths or path in self.installation.anchors
+        return PathKind.DIRECTORY if known else _USUAL.get(path, PathKind.MISSING)
 
     def is_directory(self, path: bytes) -> bool:
         return self.kind(path) is PathKind.DIRECTORY
@@ -116,7 +173,12 @@ class PolicyPaths:
         return any(contains(path, other) for other in (*self.writable, *(self.readable or ())))
 
 
-def policy_paths(policy: SandboxPolicy, directories: CellDirectories, kinds: PathKinds) -> PolicyPaths:
+def policy_paths(
+    policy: SandboxPolicy,
+    directories: CellDirectories,
+    kinds: PathKinds,
+    installation: Installation = NOT_HERE,
+) -> PolicyPaths:
     """Raises:
     ConfigurationError: what is hidden and what is granted contradict each other.
     """
@@ -133,12 +195,15 @@ def policy_paths(policy: SandboxPolicy, directories: CellDirectories, kinds: Pat
         ]
     readable = (*workspace, *read_roots) if read_roots else None
     _refuse_contradictions(writable, readable or workspace, hidden)
+    roots = outermost(writable)
     return PolicyPaths(
-        writable=outermost(writable),
+        writable=roots,
         readable=None if readable is None else outermost(readable),
         hidden=outermost(hidden),
         given=tuple(dict.fromkeys((*writable, *workspace, *read_roots, *hidden))),
         kinds=kinds,
+        own_temp=directories.temp if policy.mode is SandboxMode.READ_ONLY else None,
+        installation=kept_of(installation, writable),
     )
 
 
@@ -159,13 +224,17 @@ def _refuse_contradictions(
                 )
 
 
-def surveyed(policy: SandboxPolicy, directories: CellDirectories) -> tuple[bytes, ...]:
+def surveyed(
+    policy: SandboxPolicy, directories: CellDirectories, installation: Installation
+) -> tuple[bytes, ...]:
     """Every path whose kind decides about the plan."""
-    paths = policy_paths(policy, directories, {})
+    paths = policy_paths(policy, directories, {}, installation)
     return tuple(
         dict.fromkeys(
             (
                 *paths.given,
+                *paths.installation.paths,
+                *paths.installation.anchors,
                 *SYSTEM_ROOTS,
                 *SOCKET_PLACES,
                 *PLAIN_DEVICES,

@@ -7,6 +7,7 @@ from enum import Enum, IntFlag
 from types import MappingProxyType
 from typing import TypeAlias
 
+from execworld.confinement.installation import NOT_HERE, Installation
 from execworld.machine.warden.facts import WardenFacts
 from execworld.seams.values import record
 
@@ -39,6 +40,7 @@ class Place:
         landlock_abi: 0 for none; *landlock_error* is the errno that told so.
         namespaces: `NamespaceBit`; *cgroup* `CgroupBit`.
         home: Of the user; empty when not known.
+        installation: What the host runs, where this is the place that the host runs in.
     """
 
     arch: str
@@ -51,6 +53,7 @@ class Place:
     namespaces: int = 0
     cgroup: int = 0
     home: bytes = b""
+    installation: Installation = NOT_HERE
 
     @classmethod
     def of(cls, facts: WardenFacts) -> Place:
@@ -81,7 +84,7 @@ class CellDirectories:
     """Existing directories of the world, resolved, that a cell uses beside those of its policy.
 
     Attributes:
-        temp: Private to the world and shared by its views; their TMPDIR.
+        temp: Private to the world and shared by its views that may write; TMPDIR of all.
         cache: Private and writable; programs are told to keep their caches there.
         scratch: For the targets of probes. Outside of all that a cell may write, or hides.
     """

@@ -18,6 +18,9 @@ from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforce
 from execworld.seams.errors import SandboxReason, SandboxUnavailable
 from execworld.seams.policy import NetworkMode, NetworkPolicy, ResourceLimits, SandboxMode, SandboxPolicy
 
+EXHAUSTED: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOBUFS})
+"""What a busy moment answers, which says nothing of what a place can do."""
+
 _METHODS: Final = {
     LimitMethod.CGROUP_V2: "cgroup v2",
     LimitMethod.CGROUP_V1: "cgroup v1",
@@ -122,6 +125,13 @@ def _refuse_contradiction(compiled: CompiledCell, canary: Canary, result: ProbeR
         said = f"probe {name}{at}, which the policy grants, failed with {error_name(result.confined)}"
     else:
         return
+    if result.confined in EXHAUSTED:
+        raise SandboxUnavailable(
+            f"{canary.dimension} could not be verified: {said}",
+            reason=SandboxReason.CANNOT_VERIFY,
+            missing=(str(canary.dimension),),
+            hint="try again when less is running here, or raise the limits on processes, memory and open files",
+        )
     raise SandboxUnavailable(
         f"{canary.dimension} was to be enforced by {compiled.claims[canary.dimension].by}, but {said}",
         reason=SandboxReason.CANARY_CONTRADICTS,
@@ -131,16 +141,20 @@ def _refuse_contradiction(compiled: CompiledCell, canary: Canary, result: ProbeR
 
 
 def _verified(made: Claim, outcomes: list[tuple[Canary, ProbeResult]]) -> Claim:
-    """A claim stands when a probe proved it, or when its layers' own steps are proof and no probe could work."""
+    """A claim stands when a probe proved it.
+
+    Or when its layers' own steps are proof, and there is no probe, or none that could succeed in the world itself. One
+    that fails without confinement for another reason is broken, and would fail in the cell whatever the layers do.
+    """
     if made.enforcer is None or made.state is not EnforcementState.ENFORCED:
         return made
-    if made.enforcer.proven_by_step:
-        return made
+    by_step = made.enforcer.proven_by_step
     denials = [item for item in outcomes if item[0].denied and item[0].probe.kind not in OPTIONAL_PROBES]
-    if not denials:
+    if not denials and not by_step:
         return _unverified(made, "there is no probe for it")
     for canary, result in denials:
-        if result.unconfined and not _denied_to_everybody(canary, result):
+        excused = _denied_to_everybody(canary, result) or (by_step and result.unconfined in _NOT_THERE)
+        if result.unconfined and not excused:
             return _unverified(
                 made,
                 f"probe {canary.probe.kind.name} failed without confinement too, "
@@ -155,11 +169,22 @@ def _unverified(made: Claim, why: str) -> Claim:
 
 
 _DENIED: Final = {
+    ProbeKind.WRITE_BELOW: (errno.EACCES, errno.EPERM, errno.EROFS),  # somebody else's installation
     ProbeKind.READ: (errno.EACCES, errno.EPERM),  # what the user may not read anyway is hidden
     ProbeKind.SET_LIMIT: (
         errno.EPERM,
     ),  # by the filter that the world itself is under: it is a program of a view
 }
+
+
+_NOT_THERE: Final = frozenset(
+    {
+        *(errno.EACCES, errno.EPERM, errno.ENOSYS),
+        *(errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.ESOCKTNOSUPPORT),
+        *(errno.ENETUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL),
+    }
+)
+"""What a world says to a probe of something that it does not have, a loopback that is up among it, or may not do."""
 
 
 def _denied_to_everybody(canary: Canary, result: ProbeResult) -> bool:

@@ -116,6 +116,8 @@ class _Rules:
             self._grant_terminals()
         if has_private_shared_memory(situation) and situation.policy.mode is SandboxMode.WORKSPACE_WRITE:
             self._grant(SHARED_MEMORY, landlock.WRITE_ROOT)
+        if Layer.PRIVATE_TEMP in situation.layers and paths.own_temp is not None:
+            self._grant(paths.own_temp, landlock.WRITE_ROOT)
 
     def add_needs_of_the_cell(self) -> None:
         """The warden allocates terminals and hands out descriptors; those of others are not for programs."""
@@ -130,7 +132,8 @@ class _Rules:
             self._grant(TERMINALS, landlock.TERMINALS)
 
     def _grant(self, path: bytes, rights: FsRight) -> None:
-        directory = path == ROOT or self._situation.paths.is_directory(path)
+        paths = self._situation.paths
+        directory = path in (ROOT, paths.own_temp) or paths.is_directory(path)
         granted = rights & self._handled if directory else rights & self._handled & landlock.ON_FILES
         if not granted:
             return

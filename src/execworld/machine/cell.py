@@ -193,7 +193,8 @@ class ProbeKind(IntEnum):
     """An effect to try. Its target lies outside of the cell, where ordinary permissions allow the effect.
 
     ``READ`` and ``WRITE_BELOW`` name their target: a path whose content the cell must not see, or must see; a directory
-    in which a nameless file is made.
+    in which a nameless file is made. Those from ``OWN_TCP`` on are controls: the effect is one on what the prober made,
+    as a policy allows it. ``GRANTED_PORT`` names a TCP port, in decimal.
     """
 
     WRITE = 1
@@ -215,6 +216,14 @@ class ProbeKind(IntEnum):
     CONNECT_UNIX = 17
     CONNECT_ABSTRACT = 18
     SEE_PROCESS = 19
+    NETLINK = 20
+    OWN_TCP = 21
+    OWN_UDP = 22
+    OWN_SIGNAL = 23
+    OWN_TRACE = 24
+    OWN_UNIX = 25
+    OWN_PAIR = 26
+    GRANTED_PORT = 27
 
 
 @record

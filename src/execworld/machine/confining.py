@@ -43,6 +43,7 @@ class Cell:
         environment: What programs are to find set, over what they would inherit.
         not_shared: What it does not share with its world, as in `WorldFacts`.
         explanation: How it was made, for people; *details* the same for programs.
+        kept: What may not be written although it lies below a root that may: what the host itself runs.
     """
 
     machine: Machine
@@ -51,6 +52,7 @@ class Cell:
     not_shared: tuple[str, ...] = ()
     explanation: str = ""
     details: Mapping[str, object] = field(default_factory=lambda: MappingProxyType(dict[str, object]()))
+    kept: tuple[bytes, ...] = ()
 
 
 class Confiner(Protocol):

@@ -137,7 +137,7 @@ class Views:
             directories = await self._directories.make(writable)
             cell_context = self._confiner.open_cell(self._machine, policy, directories)
             async with cell_context as cell:
-                await self._serve(kept, cell, rules_of(policy, directories))
+                await self._serve(kept, cell, rules_of(policy, directories, cell))
         except ExecworldError as error:
             error.world = error.world or self._world_id
             error.op = error.op or "sandbox.confine"

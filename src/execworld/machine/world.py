@@ -33,7 +33,7 @@ from execworld.seams.errors import (
 from execworld.seams.filesystem import FileSystem
 from execworld.seams.identity import Boundary, WorldFacts, WorldIdentity
 from execworld.seams.paths import decode_path, encode_path
-from execworld.seams.policy import SandboxPolicy
+from execworld.seams.policy import SandboxMode, SandboxPolicy
 from execworld.seams.sandbox import Sandbox
 from execworld.seams.shell import Shell
 from execworld.seams.subprocess import Subprocess
@@ -215,9 +215,10 @@ class MachineWorld(View):
         scope = ProcessScope(
             machine=cell.machine,
             tasks=tasks,
-            # What the view may not write this side writes for it, to a place that no view may write.
+            # What the view may not write this side writes for it, to a place that no view may write. The temp of a view
+            # that may write nothing else is in memory, and small.
             spills=SpillStore(cell.machine, encode_path(facts.temp_roots[0]))
-            if facts.temp_roots
+            if facts.temp_roots and policy.mode is not SandboxMode.READ_ONLY
             else SpillStore(self._machine),
             world_id=self.world_id,
             view_id=_view_id(settings, number),

@@ -78,7 +78,7 @@ def receive_descriptor(t: Targets) -> None:
         os.write(descriptors[0], t.token.encode())
 
 
-@probe(46, "ipc.unix", Judge.SAID, _PATH)
+@probe(46, "ipc.unix", Judge.SAID, _PATH, unprovable="an engine may listen for root and its group alone")
 def ask_container_engine(t: Targets) -> None:
     """Ask the container engine of the host for its version."""
     for path in ENGINE_SOCKETS:

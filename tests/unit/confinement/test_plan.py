@@ -16,8 +16,12 @@ from execworld.confinement import (
     PathKind,
     Place,
     compile_cell,
+    explain,
+    explain_as_dict,
 )
 from execworld.confinement.compiler import TASKS_OF_A_CELL
+from execworld.confinement.installation import Installation, Installed
+from execworld.confinement.paths import Kept, kept_of
 from execworld.machine.cell import (
     AttachTree,
     CellPlan,
@@ -27,6 +31,7 @@ from execworld.machine.cell import (
     KeepCapabilities,
     LoopbackUp,
     MapIds,
+    MountAttribute,
     NewFileSystem,
     PathRule,
     PidNamespace,
@@ -85,8 +90,14 @@ POLICIES = {
 EPERM = Obstacle("EPERM", SandboxReason.BLOCKED)
 
 
+ENVIRONMENT = b"/home/user/project/tools/.venv"
+SETTINGS = b"/home/user/project/pyvenv.cfg"
+INSTALLATION = Installation((Installed(ENVIRONMENT, (ENVIRONMENT + b"/bin",)), Installed(SETTINGS)))
+KINDS_OF_INSTALLATION = {**KINDS, SETTINGS: PathKind.OTHER}
+
+
 def run(compiled: CompiledCell, plan: CellPlan | None = None) -> Kernel:
-    return Kernel(files=frozenset({DOTENV, b"/dev/null"})).apply(plan or compiled.plan)
+    return Kernel(files=frozenset({DOTENV, SETTINGS, b"/dev/null"})).apply(plan or compiled.plan)
 
 
 def subsets() -> Iterator[dict[Layer, Obstacle]]:
@@ -108,6 +119,12 @@ def faults(compiled: CompiledCell, plan: CellPlan | None = None) -> list[str]:
         found += [f"{path!r} can be made" for path in OUTSIDE if kernel.creatable_below(path)]
         if policy.mode is SandboxMode.READ_ONLY and kernel.writable(PROJECT + b"/file"):
             found.append("the workspace can be written")
+        kept = compiled.situation.paths.kept
+        found += [f"{path!r} of the installation can be written" for path in kept if kernel.writable(path)]
+        found += [f"a new file in {path!r}" for path in kept if kernel.creatable_below(path + b"/new")]
+        anchors = {*kept, *compiled.situation.paths.installation.anchors}
+        mounted = {mount.at for mount in kernel.mounts}
+        found += [f"{path!r} can be renamed" for path in anchors if path not in mounted]
     found += [f"{path!r} cannot be written" for path in granted if not kernel.writable(path + b"/file")]
     found += [
         f"nothing can be made in {path!r}" for path in granted if not kernel.creatable_below(path + b"/d")
@@ -148,6 +165,40 @@ def test_whatever_layers_are_left_a_claim_holds_and_a_grant_too(
     assert bool(seen) == (abi >= 4 or name != "ports"), "no set of layers enforces this policy"
 
 
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_an_installation_below_a_root_is_kept_by_mounts_or_not_claimed_to_be(
+    place: Place, directories: CellDirectories, uid: int
+) -> None:
+    here = replace(place, uid=uid, installation=INSTALLATION)
+    kept = 0
+    for without in subsets():
+        compiled = compile_cell(POLICIES["hidden"], here, directories, without, KINDS_OF_INSTALLATION)
+        assert faults(compiled) == [], without
+        claim = compiled.claims[Dimension.FS_WRITE]
+        if Layer.MOUNTS in compiled.situation.layers:
+            kept += claim.state is EnforcementState.ENFORCED
+            assert run(compiled).writable(b"/home/user/project/tools/file")
+            assert explain_as_dict(compiled)["kept"] == [SETTINGS.decode(), ENVIRONMENT.decode()]
+            assert f"runs it:\n  {SETTINGS.decode()}\n" in explain(compiled)
+        else:
+            assert claim.state is not EnforcementState.ENFORCED
+            assert Layer.LANDLOCK not in compiled.situation.layers or ENVIRONMENT.decode() in claim.why_not
+    assert kept
+
+
+def test_what_of_an_installation_is_kept() -> None:
+    prefix = Installed(b"/p", (b"/p/bin", b"/p/lib", b"/p/cfg"))
+    site = Installed(b"/p/lib/site")
+    both = Installation((prefix, site), (b"/p/bin/python", b"/w/link", b"/v"))
+    assert kept_of(both, [b"/elsewhere"]) == Kept()
+    assert kept_of(both, [b"/q", b"/p"]) == Kept((b"/p/bin", b"/p/cfg", b"/p/lib"))
+    assert kept_of(both, [b"/p/lib/site/x"]) == Kept(exposed=(b"/p/lib",))
+    assert kept_of(both, [b"/p/src"]) == Kept()
+    assert kept_of(both, [b"/w"]) == Kept(exposed=(b"/w/link",))
+    deep = Installation((Installed(b"/w/a/b/env"), Installed(b"/w/a/b/env/lib"), Installed(b"/w/a/x")))
+    assert kept_of(deep, [b"/w"]) == Kept((b"/w/a/x", b"/w/a/b/env"), (b"/w/a", b"/w/a/b"))
+
+
 def mutants(plan: CellPlan) -> Iterator[tuple[str, CellPlan]]:
     """Plans with one mistake each that somebody could make."""
     steps = list(plan.steps)
@@ -161,6 +212,12 @@ def mutants(plan: CellPlan) -> Iterator[tuple[str, CellPlan]]:
     for index, step in enumerate(steps):
         if isinstance(step, NewFileSystem) and step.kind == b"tmpfs" and (b"mode", b"0555") in step.options:
             yield f"without cover {index}", replace(plan, steps=[*steps[:index], *steps[index + 1 :]])
+        if (
+            isinstance(step, AttachTree)
+            and step.attributes == MountAttribute.READ_ONLY | MountAttribute.NO_DEVICES
+        ):
+            writable = replace(step, attributes=MountAttribute.NO_DEVICES)
+            yield f"writable cover {index}", replace(plan, steps=replaced(steps, index, writable))
         if isinstance(step, Restrict):
             rules = replace(step.ruleset, handled_fs=step.ruleset.handled_fs & ~REFER)
             yield "REFER not handled", replace(plan, steps=replaced(steps, index, Restrict(rules)))
@@ -191,8 +248,9 @@ def test_a_mistake_in_the_mounts_is_found(
     place: Place, directories: CellDirectories, left_out: tuple[Layer, ...]
 ) -> None:
     """The judge above is worth something only if it sees what it is there for."""
-    policy = POLICIES["hidden"]
-    compiled = compile_cell(policy, place, directories, dict.fromkeys(left_out, Obstacle("left out")), KINDS)
+    here = replace(place, installation=INSTALLATION)
+    without = dict.fromkeys(left_out, Obstacle("left out"))
+    compiled = compile_cell(POLICIES["hidden"], here, directories, without, KINDS_OF_INSTALLATION)
     escaped = [name for name, plan in mutants(compiled.plan) if not caught(compiled, plan)]
     # With two layers that hold the same, the loss of one is not seen in the effect. That is what two are for.
     tolerated = {"all rights on every pin"} | {n for n in escaped if n.startswith("without Restrict")}
@@ -446,7 +504,20 @@ def test_caches_and_temporary_files_have_a_place_where_they_may_be_written(
     assert compiled.environment["TMPDIR"] == "/tmp/execworld-temp"
     assert compiled.environment["XDG_CACHE_HOME"] == "/home/user/.cache/execworld"
     assert all(run(compiled).creatable_below(value.encode()) for value in compiled.environment.values())
-    assert compile_cell(POLICIES["read-only"], place, directories, {}, KINDS).environment == {}
+
+
+def test_a_read_only_view_has_a_temp_of_its_own_where_mounts_are_to_be_had(
+    place: Place, directories: CellDirectories
+) -> None:
+    compiled = compile_cell(POLICIES["read-only"], place, directories, {}, KINDS)
+    assert compiled.environment == {"TMPDIR": "/tmp/execworld-temp"}
+    kernel = run(compiled)
+    assert kernel.creatable_below(directories.temp + b"/new")
+    assert kernel.look(directories.temp).inode[0].startswith("new tmpfs")
+    without = compile_cell(POLICIES["read-only"], place, directories, {Layer.MOUNTS: EPERM}, KINDS)
+    assert without.environment == {}
+    assert "mount namespace" in without.fallen[Layer.PRIVATE_TEMP].text
+    assert not run(without).creatable_below(directories.temp + b"/new")
 
 
 def test_a_home_that_may_not_be_read_is_not_the_home(place: Place, directories: CellDirectories) -> None:
@@ -457,7 +528,10 @@ def test_a_home_that_may_not_be_read_is_not_the_home(place: Place, directories: 
     for policy in (POLICIES["workspace-write"], policy_of(read_roots=("/home/user",))):
         assert "HOME" not in compile_cell(policy, here, directories, {}, KINDS).environment
     read_only = policy_of(SandboxMode.READ_ONLY, read_roots=("/srv/shared",))
-    assert compile_cell(read_only, here, directories, {}, KINDS).environment == {"HOME": "/"}
+    assert compile_cell(read_only, here, directories, {}, KINDS).environment == {
+        "HOME": "/",
+        "TMPDIR": "/tmp/execworld-temp",
+    }
 
 
 def test_full_access_without_network_cannot_have_somebody_else_connect(

@@ -82,7 +82,10 @@ def test_each_denial_that_does_not_hold_refuses(compiled: CompiledCell) -> None:
 
 def test_each_grant_that_does_not_hold_refuses(compiled: CompiledCell) -> None:
     grants = [canary for canary in compiled.canaries if not canary.denied]
-    assert {canary.dimension for canary in grants} == {Dimension.FS_WRITE, Dimension.FS_READ}
+    assert {canary.dimension for canary in grants} == {
+        *(Dimension.FS_WRITE, Dimension.FS_READ, Dimension.NET_TCP, Dimension.NET_UDP),
+        *(Dimension.IPC_SIGNAL, Dimension.IPC_TRACE, Dimension.IPC_UNIX),
+    }
     for broken in grants:
 
         def answer(canary: Canary, broken: Canary = broken) -> ProbeResult:
@@ -94,16 +97,69 @@ def test_each_grant_that_does_not_hold_refuses(compiled: CompiledCell) -> None:
 
 
 def test_a_probe_that_fails_without_confinement_proves_nothing(compiled: CompiledCell) -> None:
-    """Where the steps of a layer are no proof by themselves, the dimension is partial then."""
+    """Whatever the steps of the layers are: a probe that is broken looks like one that is denied."""
     enforcement = report(compiled, answered(compiled, lambda _: ProbeResult(errno.ENOSPC, errno.ENOSPC)))
     states = {dimension: entry.state for dimension, entry in enforcement}
     partial = {dimension for dimension, state in states.items() if state is EnforcementState.PARTIAL}
-    assert partial == {Dimension.FS_WRITE, Dimension.FS_METADATA, Dimension.FS_READ}
+    assert partial == {dimension for dimension in states if TABLE[dimension].denied}
+    assert {Dimension.NET_TCP, Dimension.IPC_UNIX, Dimension.IPC_SIGNAL, Dimension.FS_WRITE} <= partial
     for dimension in partial:
         entry = enforcement.entries[dimension]
         assert entry.why_not.startswith("could not be verified: probe ")
         assert entry.why_not.endswith("ENOSPC")
-    assert enforcement.missing() == (Dimension.FS_WRITE, Dimension.FS_READ)
+    assert set(enforcement.missing()) == partial & POLICY.required()
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (errno.EACCES, EnforcementState.ENFORCED),
+        (errno.EAFNOSUPPORT, EnforcementState.ENFORCED),
+        (errno.ENETUNREACH, EnforcementState.ENFORCED),
+        (errno.ECONNREFUSED, EnforcementState.PARTIAL),
+        (errno.ENOMSG, EnforcementState.PARTIAL),
+    ],
+)
+def test_a_world_that_has_no_network_itself_can_have_views_without_one(
+    compiled: CompiledCell, error: int, state: EnforcementState
+) -> None:
+    """The steps are proof then. A listener that nobody reaches is something else: the probe is broken."""
+
+    def answer(canary: Canary) -> ProbeResult:
+        network = canary.dimension in (Dimension.NET_TCP, Dimension.NET_UDP, Dimension.NET_OTHER)
+        return ProbeResult(error, error) if network else as_claimed(canary)
+
+    enforcement = report(compiled, answered(compiled, answer))
+    assert {enforcement.state(Dimension.NET_TCP), enforcement.state(Dimension.NET_UDP)} == {state}
+
+
+def test_a_control_that_a_busy_moment_fails_is_no_contradiction(compiled: CompiledCell) -> None:
+    def answer(canary: Canary) -> ProbeResult:
+        return (
+            ProbeResult(0, errno.EAGAIN) if canary.probe.kind is ProbeKind.OWN_SIGNAL else as_claimed(canary)
+        )
+
+    with pytest.raises(SandboxUnavailable, match="EAGAIN") as caught:
+        report(compiled, answered(compiled, answer))
+    assert caught.value.reason is SandboxReason.CANNOT_VERIFY
+
+
+def test_controls_are_tried_where_the_policy_allows_them(place: Place, directories: CellDirectories) -> None:
+    def controls(policy: SandboxPolicy, here: Place) -> set[tuple[ProbeKind, bytes]]:
+        chosen = compile_cell(policy, here, directories, {}).canaries
+        return {(c.probe.kind, c.probe.target) for c in chosen if c.probe.kind >= ProbeKind.OWN_TCP}
+
+    always = {(ProbeKind.OWN_SIGNAL, b""), (ProbeKind.OWN_TRACE, b""), (ProbeKind.OWN_PAIR, b"")}
+    network = {(ProbeKind.OWN_TCP, b""), (ProbeKind.OWN_UDP, b"")}
+    assert controls(POLICY, place) == always | network
+    assert controls(POLICY, replace(place, namespaces=0)) == always
+    ports = replace(POLICY, network=NetworkPolicy(NetworkMode.PORTS, (80, 443)))
+    assert controls(ports, place) == always | {
+        (ProbeKind.GRANTED_PORT, b"80"),
+        (ProbeKind.GRANTED_PORT, b"443"),
+    }
+    unix = replace(POLICY, require_dimensions={Dimension.IPC_UNIX: False})
+    assert controls(unix, replace(place, landlock_abi=9)) == always | network | {(ProbeKind.OWN_UNIX, b"")}
 
 
 def test_one_probe_of_several_that_proves_nothing_is_enough_to_doubt(compiled: CompiledCell) -> None:

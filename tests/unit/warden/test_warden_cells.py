@@ -7,15 +7,20 @@ import os
 import re
 import signal
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from . import driver as d
 from . import plans as p
 from . import records as r
-from .cells import ROOT, Builder, Place, cell_in, facts_of, full, landlock_only
+from .cells import ROOT, Builder, Place, cell_in, facts_of, full, groups_of, landlock_only
 from .plans import Cell, Plan
 from .records import sh, u64
+
+if TYPE_CHECKING:
+    from tests.conftest import Note
 
 needs_root = pytest.mark.skipif(not ROOT, reason="needs a warden with capabilities: run as root")
 
@@ -136,7 +141,7 @@ def test_a_program_can_neither_signal_nor_trace_the_cell(place: Place) -> None:
 
 # ---- probes
 
-NAMELESS = [kind for kind in range(1, 20) if kind not in (p.READ, p.WRITE_BELOW)]
+NAMELESS = [kind for kind in range(1, p.GRANTED_PORT) if kind not in (p.READ, p.WRITE_BELOW)]
 FREE_UNDER_LANDLOCK = {
     p.CHANGE_MODE,
     p.CONNECT_UNIX,
@@ -159,6 +164,9 @@ def test_probes_have_an_unconfined_twin(place: Place) -> None:
                 assert results[kind][1] != 0
             for kind in (p.SIGNAL, p.SET_LIMIT, p.TRACE, p.READ_ENVIRONMENT, p.SEE_PROCESS):
                 assert results[kind][1] in (errno.ESRCH, errno.ENOENT)
+            # What it makes itself it may have, of an own network too.
+            for kind in (p.OWN_TCP, p.OWN_UDP, p.OWN_SIGNAL, p.OWN_TRACE, p.OWN_UNIX, p.OWN_PAIR):
+                assert results[kind] == (0, 0), kind
             assert results[p.READ] == (0, 0)
             assert made.probes[-2:] == ((0, 0), (0, errno.EROFS))
         # Without any step everything has its effect, also in the child under an empty lock.
@@ -167,6 +175,18 @@ def test_probes_have_an_unconfined_twin(place: Place) -> None:
             for (kind, _), (unconfined, confined) in zip(probes, made.probes, strict=True):
                 assert unconfined == confined, kind
     place.wait_empty(warden)
+
+
+def test_targets_may_lie_in_a_directory_with_a_long_name(place: Place) -> None:
+    """Longer than the address of a socket."""
+    scratch = place.scratch / ("long" * 40)
+    scratch.mkdir(mode=0o777)
+    scratch.chmod(0o777)
+    with place.warden(user=True) as warden:
+        plan = Plan(probes=[(p.CONNECT_UNIX, b"")], scratch=os.fsencode(scratch))
+        with cell_in(warden, plan) as (_, made):
+            assert made.probes == ((0, 0),)
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_filter_that_kills_counts_as_a_refusal(place: Place) -> None:
@@ -224,6 +244,52 @@ def test_a_limit_of_memory_binds(place: Place) -> None:
         assert status == 128 + signal.SIGKILL
         assert cell.output(sh("echo alive")) == (0, "alive\n")
         cell.close_ends()
+
+
+def controllers_of_v2() -> tuple[Path | None, set[str]]:
+    """Where version 2 is mounted, and what its root has: a controller belongs to one version at a time."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split()[0] == "cgroup2" and before.split()[3] == "/":
+            mounted = Path(before.split()[4])
+            return mounted, set((mounted / "cgroup.controllers").read_text().split())
+    return None, set()
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("controller", "index", "plan", "file"),
+    [
+        ("pids", 0, Plan(processes=40), "pids.max"),
+        ("memory", 1, Plan(memory=64 << 20), "memory.max"),
+    ],
+    ids=["pids", "memory"],
+)
+def test_the_version_that_has_the_controller_holds_the_limit(
+    place: Place, note: Note, controller: str, index: int, plan: Plan, file: str
+) -> None:
+    mounted, controllers = controllers_of_v2()
+    with place.warden() as warden, cell_in(warden, plan) as (_, made):
+        groups = [Path(group) for group in groups_of(warden)]
+        newer = [group for group in groups if mounted is not None and mounted in group.parents]
+        limited = [group for group in newer if (group / file).exists()]
+        if made.methods[index] == p.CGROUP_V2:
+            note(f"{controller}: version 2")
+            wanted = str(plan.processes or plan.memory)
+            assert [(group / file).read_text().strip() for group in limited].count(wanted) == 1
+        else:
+            note(
+                f"{controller}: version 1, because version 2 has only {', '.join(sorted(controllers)) or 'none'}"
+                if controller not in controllers
+                else f"{controller}: version 2 gives it to groups without processes alone"
+            )
+            assert limited == []
+        if controller not in controllers:
+            assert made.methods[index] != p.CGROUP_V2
+        elif Path("/proc/self/cgroup").read_text().splitlines()[-1] == "0::/":
+            assert made.methods[index] == p.CGROUP_V2  # from the root anything may be handed down
+    place.wait_empty(warden)
+    assert groups_of(warden) == []
 
 
 def test_a_limit_that_cannot_be_held_is_reported(place: Place) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from execworld.confinement.confiner import CellConfiner
+from execworld.confinement.installation import Installation, own_installation
 from execworld.machine.warden import WardenMachine, locate_warden, open_warden_machine, start_local_warden
 from execworld.machine.warden.groups import sweep_groups
 from execworld.machine.world import WorldSettings, open_machine_world
@@ -38,7 +39,7 @@ class LandlockConfig:
 
 
 @asynccontextmanager
-async def _start(path: str) -> AsyncGenerator[WardenMachine]:
+async def _start(path: str) -> AsyncGenerator[tuple[WardenMachine, Installation]]:
     if sys.platform != "linux":
         raise SandboxUnavailable(
             f"the landlock world cannot be opened: {_NOT_LINUX}",
@@ -48,14 +49,14 @@ async def _start(path: str) -> AsyncGenerator[WardenMachine]:
         )
     if path and not Path(path).is_absolute():
         raise WorldUnavailable(f"the path of the warden is not absolute: {path}", op="world.open")
-    transport = start_local_warden(Path(path) if path else locate_warden())
-    async with open_warden_machine(transport) as machine:
-        yield machine
+    warden = Path(path) if path else locate_warden()
+    async with open_warden_machine(start_local_warden(warden)) as machine:
+        yield machine, own_installation(warden)
 
 
 @asynccontextmanager
 async def _open(request: OpenRequest[LandlockConfig]) -> AsyncGenerator[World]:
-    async with _start(request.config.warden) as machine:
+    async with _start(request.config.warden) as (machine, installation):
         identity = WorldIdentity("landlock", machine.facts.host_instance)
         machine.world_id = identity.world_id
         kill_tree = DimensionEnforcement(
@@ -75,7 +76,7 @@ async def _open(request: OpenRequest[LandlockConfig]) -> AsyncGenerator[World]:
             confined_crossings=crossings,
             cwd=request.cwd,
             environment=request.environment,
-            confiner=CellConfiner(machine.warden_facts),
+            confiner=CellConfiner(machine.warden_facts, installation=installation),
         )
         async with open_machine_world(machine, settings) as world:
             yield world
@@ -118,7 +119,7 @@ async def _probe() -> Probe:
     if sys.platform != "linux":
         return Probe(available=False, reason=_NOT_LINUX, hint=_ELSEWHERE)
     try:
-        async with _start("") as machine:
+        async with _start("") as (machine, _):
             confiner = CellConfiner(machine.warden_facts)
             described = dict(confiner.described())
             needed = SandboxPolicy.read_only().required()
