@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from execworld.confinement.explaining import explain, explain_as_dict
@@ -70,6 +71,6 @@ class CellConfiner:
                     *temp,
                     *hidden,
                 ),
-                explanation=explain(cell.compiled, cell.enforcement),
-                details=explain_as_dict(cell.compiled, cell.enforcement),
+                explain=partial(explain, cell.compiled, cell.enforcement),
+                describe=partial(explain_as_dict, cell.compiled, cell.enforcement),
             )
