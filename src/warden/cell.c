@@ -4,6 +4,7 @@
 #include "facts.h"
 #include "limits.h"
 #include "lock.h"
+#include "link.h"
 #include "lockdown.h"
 #include "protocol.h"
 #include "reply.h"
@@ -228,15 +229,23 @@ static bool start(struct making *making) {
     return error == 0 || fail(making, CELL_START, error);
 }
 
-static bool converse(struct making *making) {
+/* What goes wrong here is heard of in `converse`. */
+static int send_plan(struct making *making) {
     struct restriction restriction = lock_restriction();
     struct cell_order order = {
         (uint32_t)making->size, (uint32_t)restriction.filter.size, restriction.capabilities};
     int error = give(making, &order, sizeof order);
     if (error == 0)
         error = give(making, making->message, making->size);
-    if (error == 0)
-        error = give(making, restriction.filter.data, restriction.filter.size);
+    return error ? error : give(making, restriction.filter.data, restriction.filter.size);
+}
+
+static int make_targets(struct making *making) {
+    int error = targets_make(&making->set, &making->plan, program, making->deadline_ms);
+    return error ? error : probe_unconfined(making);
+}
+
+static bool converse(struct making *making, int error) {
     if (error == 0)
         error = give(making, &making->set.where, sizeof making->set.where);
     /* One that fails says so although it has not read everything. */
@@ -256,12 +265,13 @@ static void make(struct job *job) {
         (void)fail(making, CELL_START, program_error);
         return;
     }
-    int error = targets_make(&making->set, &making->plan, program, making->deadline_ms);
-    if (error == 0)
-        error = probe_unconfined(making);
+    if (!start(making))
+        return;
+    /* It applies the plan meanwhile. */
+    int sent = send_plan(making), error = make_targets(making);
     if (error != 0) {
         (void)fail(making, CELL_TARGETS, error);
-    } else if (start(making) && converse(making)) {
+    } else if (converse(making, sent)) {
         struct process *process = (struct process *)making->process;
         limits_verify(&process->limits, process->cgroup);
         making->limits = process->limits;
@@ -326,8 +336,11 @@ static void add_cell(struct making *making) {
         cells->previous = cell;
     cells = cell;
     process_attach(cell->process);
+    /* Ahead of the answer, or with its first byte: whoever has read that has the descriptor too. */
+    cell->connection->passed = link_pass(cell->connection->fd);
     answer_running(making, number);
-    connection_attach(cell->connection);
+    if (!cell->connection->passed)
+        connection_attach(cell->connection);
     if (world_ending())
         cells_end();
 }

@@ -47,6 +47,11 @@ void connection_attach(struct connection *connection) {
 }
 
 void connection_release(struct connection *connection) {
+    if (connection->passed) {
+        /* For all who hold it: it must end whatever the host does with its own. */
+        (void)shutdown(connection->fd, SHUT_RDWR);
+        return;
+    }
     input_stop(&connection->input);
     stream_stop(&connection->output);
     *(connection->previous ? &connection->previous->next : &connection_first) = connection->next;

@@ -52,7 +52,7 @@ static void release(struct handle *handle) {
     switch (handle->kind) {
     case HANDLE_PROCESS: process_release((struct process *)handle); break;
     case HANDLE_CONNECTION:
-        if (connection->attached)
+        if (connection->attached || connection->passed)
             connection_release(connection);
         if (connection->cell)
             cell_released(connection->cell);
@@ -335,6 +335,10 @@ static bool on_process_request(uint8_t type, uint64_t id, struct cursor *body) {
 
 static void reply_released(uint64_t id) { reply_status(id, 0); }
 
+static bool is_passed(const struct handle *handle) {
+    return handle->kind == HANDLE_CONNECTION && ((const struct connection *)handle)->passed;
+}
+
 static bool on_release(uint64_t id, struct cursor *body) {
     uint64_t number = take_u64(body);
     if (!cursor_done(body))
@@ -342,7 +346,7 @@ static bool on_release(uint64_t id, struct cursor *body) {
     struct handle *handle = handle_get(number);
     /* One that no reply has named yet cannot be meant. */
     bool mine = handle && (handle->kind == HANDLE_FILE || handle->kind == HANDLE_WALK || input_of(handle) ||
-                           stream_of(handle, 1));
+                           stream_of(handle, 1) || is_passed(handle));
     bool removed = mine && handle_remove(number);
     bool may_hang = removed && handle_may_hang(handle);
     if (removed && !may_hang)
@@ -382,8 +386,10 @@ static bool on_hello(struct cursor *body) {
         world_end(ENDING_VERSION, "the host speaks another version of the protocol", 0);
         return true;
     }
-    if (flags > HELLO_NO_CGROUPS || floor > credit || credit > INT32_MAX || window > INT32_MAX ||
+    if (flags > (HELLO_NO_CGROUPS | HELLO_TAKES_DESCRIPTORS) || floor > credit || credit > INT32_MAX || window > INT32_MAX ||
         (lease != 0 && (lease < 1000 || lease > 86400000)))
+        return false;
+    if ((flags & HELLO_TAKES_DESCRIPTORS) && !link_pass_descriptors())
         return false;
     streams_configure(credit, floor, window);
     greeted = true;

@@ -121,6 +121,13 @@ static void find_cwd(void) {
         strcpy(facts.cwd, "/");
 }
 
+void facts_begin(void) {
+#ifndef WARDEN_FUZZ /* a new network namespace for each session is most of its time */
+    if (!cell_inside())
+        probe_namespaces_begin();
+#endif
+}
+
 void facts_start(void) {
     struct stat stat_buffer;
     uname(&facts.system);
@@ -137,8 +144,8 @@ void facts_start(void) {
         facts.null = open("/dev/null", O_RDWR | O_CLOEXEC);
     facts.landlock = sys_landlock(false);
     facts.errata = facts.landlock ? sys_landlock(true) : (unsigned)errno;
-#ifndef WARDEN_FUZZ /* a new network namespace for each session is most of its time */
-    facts.namespaces = cell_inside() ? 0 : probe_namespaces();
+#ifndef WARDEN_FUZZ
+    facts.namespaces = cell_inside() ? 0 : probe_namespaces_end();
 #endif
     facts.pid = getpid();
 }

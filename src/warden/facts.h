@@ -6,7 +6,8 @@
 
 #include <sys/types.h>
 
-/* Gathers everything; after cgroup_start. */
+void facts_begin(void);
+/* Gathers everything; after facts_begin and cgroup_start. */
 void facts_start(void);
 /* The fields of section 5 of protocol.md. */
 void facts_put(struct buffer *buffer);
@@ -16,7 +17,9 @@ int facts_null(void);
 /* Instead of opening /dev/null; for a cell. */
 void facts_use_null(int fd);
 
-/* Bits of namespaces that may be made here, found out by making them in a child. */
-uint32_t probe_namespaces(void);
+/* Bits of namespaces that may be made here, found out by making them in a child, which takes a while and is begun before
+ * the rest. */
+void probe_namespaces_begin(void);
+uint32_t probe_namespaces_end(void);
 
 #endif

@@ -4,10 +4,12 @@
 #include "protocol.h"
 #include "sys.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 #define SMALL_CHUNK (8u * 1024u)
 #define MOST_PARTS 16
 #define READ_TURNS 8
+#define PASS_AT_ONCE 64 /* the kernel takes up to 253 */
 
 /* Whole frames; `sent` may lie inside one. */
 struct chunk {
@@ -50,6 +53,14 @@ static struct chunk *spares[2]; /* of CHUNK_SIZE and SMALL_CHUNK, so that neithe
 static struct partial *partials;
 static unsigned partial_count;
 static bool writable = true, readable, reading, ended, violated, heard;
+
+/* Descriptors that go with the next bytes. */
+static struct {
+    bool wanted;
+    int *fds;
+    size_t count;
+    size_t capacity;
+} passing;
 
 /* The frame that is being received. */
 static struct {
@@ -210,6 +221,60 @@ static size_t advance(struct queue *queue, size_t written, size_t most) {
     return written - taken;
 }
 
+bool link_pass_descriptors(void) {
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    passing.wanted = getsockopt(out_fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+    return passing.wanted;
+}
+
+bool link_pass(int fd) {
+    if (!passing.wanted)
+        return false;
+    if (passing.count == passing.capacity) {
+        passing.capacity = passing.capacity ? passing.capacity * 2 : 8;
+        passing.fds = realloc(passing.fds, passing.capacity * sizeof *passing.fds);
+        if (!passing.fds)
+            abort();
+    }
+    /* A copy: the cell may be dropped before the host reads. */
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (copy < 0)
+        abort();
+    passing.fds[passing.count++] = copy;
+    return true;
+}
+
+/* Writes with descriptors; when there are too many for one message, one byte alone, so that the rest goes no later than
+ * it has to. */
+static ssize_t write_passing(struct iovec *parts, int count) {
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(PASS_AT_ONCE * sizeof(int))];
+    } control_data;
+    size_t passed = passing.count < PASS_AT_ONCE ? passing.count : PASS_AT_ONCE;
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count, .msg_control = control_data.space};
+    if (passed < passing.count) {
+        parts[0].iov_len = 1;
+        message.msg_iovlen = 1;
+    }
+    message.msg_controllen = (socklen_t)CMSG_SPACE(passed * sizeof(int)); /* the type is not the same in every C library */
+    memset(&control_data, 0, sizeof control_data);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = (socklen_t)CMSG_LEN(passed * sizeof(int));
+    memcpy(CMSG_DATA(header), passing.fds, passed * sizeof(int));
+    ssize_t written = RETRY(sendmsg(out_fd, &message, MSG_NOSIGNAL));
+    if (written <= 0)
+        return written;
+    for (size_t index = 0; index < passed; index++)
+        close(passing.fds[index]);
+    passing.count -= passed;
+    memmove(passing.fds, passing.fds + passed, passing.count * sizeof(int));
+    return written;
+}
+
 void link_flush(void) {
     while (writable && out_fd >= 0 && link_pending()) {
         struct iovec parts[MOST_PARTS];
@@ -225,7 +290,7 @@ void link_flush(void) {
         } else {
             control_size = SIZE_MAX; /* nothing of bulk stands behind it */
         }
-        ssize_t written = RETRY(writev(out_fd, parts, count));
+        ssize_t written = passing.count > 0 ? write_passing(parts, count) : RETRY(writev(out_fd, parts, count));
         if (written < 0) {
             writable = false;
             if (errno != EAGAIN)

@@ -24,6 +24,12 @@ void link_send(uint8_t type, uint64_t id, const struct buffer *body);
 /* A reply of any size; bulk when it is large and `bulk_allowed`. */
 void link_reply(uint64_t id, const struct buffer *body, bool bulk_allowed);
 
+/* The host takes descriptors from now on. False: this stream carries none. */
+bool link_pass_descriptors(void);
+/* Passes a copy of `fd`, in the order of these calls, no later than the first byte of what is sent next. False when the
+ * host takes none. */
+bool link_pass(int fd);
+
 /* Room for a DATA frame of at most `*room` bytes of data, at least `want_at_least`; NULL when the queue is full. */
 uint8_t *link_data_room(size_t want_at_least, size_t *room);
 void link_data_commit(uint64_t handle, uint8_t stream, uint8_t flags, uint16_t status, size_t size);

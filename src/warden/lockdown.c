@@ -325,7 +325,6 @@ static void receive_plan(void) {
         _exit(1);
     read_whole(cell.message, order.plan_size);
     receive_restriction(&order);
-    read_whole(&cell.targets, sizeof cell.targets);
     int error = plan_decode(&cell.plan, cell.message, order.plan_size);
     cell.pins = calloc(cell.plan.pin_count + 1u, sizeof *cell.pins);
     cell.pinned = calloc(cell.plan.pin_count + 1u, sizeof *cell.pinned);
@@ -356,6 +355,7 @@ void cell_become(void) {
     signal(SIGXFSZ, SIG_IGN); /* an error is enough for us; the loop restores it for what we start */
     if (lock_own_files() < 0)
         fail(CELL_LOCK, 0, errno);
+    read_whole(&cell.targets, sizeof cell.targets); /* they were made while we were locked in */
     try_lock();
     struct cell_report report;
     memset(&report, 0, sizeof report);

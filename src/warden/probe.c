@@ -13,9 +13,11 @@ static const struct {
     {32, CLONE_NEWUTS}, {64, CLONE_NEWCGROUP}, {128, 0x80 /* CLONE_NEWTIME */},
 };
 
-uint32_t probe_namespaces(void) {
-    pid_t child = sys_fork();
-    if (child == 0) {
+static pid_t prober = -1;
+
+void probe_namespaces_begin(void) {
+    prober = sys_fork();
+    if (prober == 0) {
         uint32_t found = 0;
         /* Privileged: the others first, because a user namespace changes what they mean. */
         bool privileged = unshare(CLONE_NEWNS) == 0;
@@ -28,8 +30,11 @@ uint32_t probe_namespaces(void) {
             found |= 1;
         _exit((int)found);
     }
+}
+
+uint32_t probe_namespaces_end(void) {
     int status = 0;
-    if (child < 0 || RETRY(waitpid(child, &status, 0)) < 0 || !WIFEXITED(status))
+    if (prober < 0 || RETRY(waitpid(prober, &status, 0)) < 0 || !WIFEXITED(status))
         return 0;
     return (uint32_t)WEXITSTATUS(status);
 }

@@ -51,6 +51,7 @@ struct process {
 struct connection {
     struct handle handle; /* first */
     bool attached;
+    bool passed; /* the host reads and writes the descriptor itself; ours is there to end it */
     int fd;
     struct cell *cell; /* at the other end; NULL */
     struct stream output;

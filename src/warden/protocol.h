@@ -49,7 +49,7 @@ enum message_type {
     MESSAGE_ENDING = 0x86,
 };
 
-enum hello_flag { HELLO_NO_CGROUPS = 1 };
+enum hello_flag { HELLO_NO_CGROUPS = 1, HELLO_TAKES_DESCRIPTORS = 2 };
 enum ending { ENDING_VIOLATION = 1, ENDING_VERSION, ENDING_LEASE, ENDING_SIGNAL, ENDING_INTERNAL, ENDING_UNCOVERED };
 
 enum opcode {

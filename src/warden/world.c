@@ -267,6 +267,7 @@ int world_start(void) {
     if (loop_start() < 0)
         return -1;
     take_signals();
+    facts_begin();
     spawn_remember_limits();
     cgroup_start();
     facts_start();

@@ -58,13 +58,13 @@ def command(
     source = named_world(name, config, workspace=os.getcwd() if world == DEFAULT_WORLD else None)
 
     async def work() -> int:
-        rows = await measure_rows(
+        measured = await measure_rows(
             source, names, scale=scale, progress=lambda title: None if quiet else say(f"bench: {title}")
         )
         if as_json:
-            text = json.dumps(as_document(world, rows), indent=2) + "\n"
+            text = json.dumps(as_document(world, measured), indent=2) + "\n"
         else:
-            text = f"{CAVEATS}\n{as_table(world, rows)}"
+            text = f"{CAVEATS}\n{as_table(world, measured)}"
         await Sink(1).write(text.encode())
         return 0
 

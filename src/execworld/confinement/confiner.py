@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from execworld.confinement.explaining import explain, explain_as_dict, kept
@@ -82,6 +83,6 @@ class CellConfiner:
                     *hidden,
                 ),
                 kept=kept(cell.compiled),
-                explanation=explain(cell.compiled, cell.enforcement),
-                details=explain_as_dict(cell.compiled, cell.enforcement),
+                explain=partial(explain, cell.compiled, cell.enforcement),
+                describe=partial(explain_as_dict, cell.compiled, cell.enforcement),
             )

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from execworld.confinement.canaries import Canary
@@ -70,6 +71,7 @@ def proven(compiled: CompiledCell, cell: CellReport) -> Mapping[Dimension, Claim
     }
 
 
+@lru_cache(maxsize=16)
 def enforceable(place: Place) -> Mapping[Dimension, tuple[EnforcementState, str]]:
     """What the place could enforce of each dimension as far as its facts tell: state, and by what or why not."""
     limits = ResourceLimits(processes=1, memory_bytes=1, cpu_s=1, file_size_bytes=1, wall_s=1, output_bytes=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
 from types import MappingProxyType
@@ -42,7 +42,7 @@ class Cell:
         enforcement: What was proven to hold in it.
         environment: What programs are to find set, over what they would inherit.
         not_shared: What it does not share with its world, as in `WorldFacts`.
-        explanation: How it was made, for people; *details* the same for programs.
+        explain: Tells how it was made, for people; *describe* the same for programs, as plain JSON values.
         kept: What may not be written although it lies below a root that may: what the host itself runs.
     """
 
@@ -50,8 +50,8 @@ class Cell:
     enforcement: Enforcement
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType(dict[str, str]()))
     not_shared: tuple[str, ...] = ()
-    explanation: str = ""
-    details: Mapping[str, object] = field(default_factory=lambda: MappingProxyType(dict[str, object]()))
+    explain: Callable[[], str] = lambda: ""
+    describe: Callable[[], Mapping[str, object]] = dict
     kept: tuple[bytes, ...] = ()
 
 

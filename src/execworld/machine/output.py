@@ -22,7 +22,7 @@ class OutputWindow:
         self._dropped_lines = 0
         self._ended = False
         self._spill = spill
-        self._progress = anyio.Event()
+        self._progress: anyio.Event | None = None
 
     @property
     def total_bytes(self) -> int:
@@ -31,6 +31,11 @@ class OutputWindow:
     @property
     def ended(self) -> bool:
         return self._ended
+
+    @property
+    def spills(self) -> bool:
+        """Whether there is anything to `seal`."""
+        return self._spill is not None
 
     async def add(self, chunk: bytes) -> None:
         """Take in the next bytes; waits only for the spill file."""
@@ -49,11 +54,11 @@ class OutputWindow:
     async def reached(self, position: int) -> None:
         """Wait until *position* bytes arrived in all, or the stream ended."""
         while self.total_bytes < position and not self._ended:
-            await self._progress.wait()
+            await self._next()
 
     async def reached_end(self) -> None:
         while not self._ended:
-            await self._progress.wait()
+            await self._next()
 
     async def seal(self) -> None:
         """Close the spill file."""
@@ -112,6 +117,12 @@ class OutputWindow:
             self._dropped_bytes += len(oldest)
             self._dropped_lines += oldest.count(b"\n")
 
+    async def _next(self) -> None:
+        if self._progress is None:
+            self._progress = anyio.Event()
+        await self._progress.wait()
+
     def _notify(self) -> None:
-        progress, self._progress = self._progress, anyio.Event()
-        progress.set()
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None

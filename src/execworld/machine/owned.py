@@ -35,7 +35,7 @@ from execworld.seams.values import record
 _NAME: Final = re.compile(rb"execworld-(world|spill)-[0-9a-f]{16}")
 _NAME_ATTEMPTS: Final = 8
 _REMOVAL_ATTEMPTS: Final = 32
-_ANY_ERROR: Final = range(1, 4096)
+_ANY_ERROR: Final = frozenset(range(1, 4096))
 # Where directories cannot be locked nobody else can lock them either, so they are taken for used for ever.
 _NO_LOCKS: Final = (errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOSYS, errno.EOPNOTSUPP)
 

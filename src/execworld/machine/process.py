@@ -11,7 +11,15 @@ from typing import Final
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, TaskGroup
 
-from execworld.machine.base import STDERR, STDOUT, ExitStatus, Machine, SignalTarget, StreamClosed
+from execworld.machine.base import (
+    STDERR,
+    STDOUT,
+    ExitStatus,
+    Machine,
+    NoSuchHandle,
+    SignalTarget,
+    StreamClosed,
+)
 from execworld.machine.ending import checked_seconds, decode_status, end_tree
 from execworld.machine.output import OutputWindow
 from execworld.machine.spill import SpillFile, SpillStore
@@ -26,6 +34,8 @@ from execworld.seams.values import record
 
 _CHUNK_BYTES: Final = 256 * 1024
 _LAST_BYTES_S: Final = 1.0
+_OVER: Final = (ExecworldError, NoSuchHandle)
+"""The world is lost; or the handle was freed after a task was woken and before it went on, too late to cancel it."""
 _STREAM_NUMBER: Final = {OutputStream.STDOUT: STDOUT, OutputStream.STDERR: STDERR}
 
 
@@ -97,7 +107,7 @@ class MachineProcess(Process):
         self._closed = False
         self._written = 0
         self._scopes: set[anyio.CancelScope] = set()
-        self._feeding = anyio.CancelScope()
+        self._feeding = None if options.stdin is None else anyio.CancelScope()
         modes = {OutputStream.STDOUT: options.stdout, OutputStream.STDERR: options.stderr}
         self._windows = {
             stream: OutputWindow(options.limits, self._new_spill())
@@ -114,8 +124,8 @@ class MachineProcess(Process):
         scope.tasks.start_soon(self._watch_exit)
         for stream in self._windows:
             scope.tasks.start_soon(self._pump, stream)
-        if options.stdin is not None:
-            scope.tasks.start_soon(self._feed, options.stdin)
+        if options.stdin is not None and self._feeding is not None:
+            scope.tasks.start_soon(self._feed, options.stdin, self._feeding)
         wall_s = scope.limits.wall_s
         times = [limit_s for limit_s in (options.timeout_s, wall_s) if limit_s is not None]
         self._timeout_s = min(times, default=None)
@@ -204,26 +214,29 @@ class MachineProcess(Process):
         self._callback = None
         if self._exit is not None and self._exit.tree_alive and self._ending is None:
             self._scope.tasks.start_soon(self._free_when_gone)
+        elif self._exit is not None and self._ending is None and self._all_read:
+            await self._free()  # nothing runs and nothing is on its way
         else:
             await self.aclose()
 
     # Tasks of the world
 
     async def _watch_exit(self) -> None:
-        with self._cancelled_at_end():
+        with contextlib.suppress(NoSuchHandle), self._cancelled_at_end():
             try:
                 self._exit = await self._machine.wait(self._handle)
             except ExecworldError as error:
                 self._lost = error
             self._duration_s = time.monotonic() - self._asked_s
         self._exit_seen.set()
-        self._feeding.cancel()
+        if self._feeding is not None:
+            self._feeding.cancel()
 
     async def _pump(self, stream: OutputStream) -> None:
         window = self._windows[stream]
         limit = self._options.limits.stop_bytes
         # A lost world ends the stream; whoever waits for the process is told by its own call.
-        with contextlib.suppress(ExecworldError), self._cancelled_at_end():
+        with contextlib.suppress(*_OVER), self._cancelled_at_end():
             while chunk := await self._machine.receive(self._handle, _STREAM_NUMBER[stream], _CHUNK_BYTES):
                 if self._callback is not None:
                     await self._hand_over(self._callback, stream, chunk)
@@ -233,8 +246,9 @@ class MachineProcess(Process):
                     self._output_limit_hit = True
                     self._begin_end(self._options.grace_s)
         window.end()
-        with anyio.CancelScope(shield=True):
-            await window.seal()
+        if window.spills:
+            with anyio.CancelScope(shield=True):
+                await window.seal()
 
     async def _hand_over(self, callback: OutputCallback, stream: OutputStream, chunk: bytes) -> None:
         try:
@@ -251,9 +265,9 @@ class MachineProcess(Process):
             self._output_limit_hit = True
             self._begin_end(self._options.grace_s)
 
-    async def _feed(self, data: bytes) -> None:
+    async def _feed(self, data: bytes, feeding: anyio.CancelScope) -> None:
         # A program that reads none or half of its input is within its rights.
-        with contextlib.suppress(StreamClosed, ExecworldError), self._feeding:
+        with contextlib.suppress(StreamClosed, *_OVER), feeding:
             await self._machine.send(self._handle, data)
             await self._machine.close_input(self._handle)
 
@@ -267,7 +281,7 @@ class MachineProcess(Process):
 
     async def _watch_tree(self, limit_s: float) -> None:
         """The limit of the policy holds for what the leader leaves behind, too."""
-        with contextlib.suppress(ExecworldError), self._cancelled_at_end():
+        with contextlib.suppress(*_OVER), self._cancelled_at_end():
             with anyio.move_on_after(self._started + limit_s - time.monotonic()):
                 await self._machine.wait_tree(self._handle)
                 return
@@ -276,7 +290,7 @@ class MachineProcess(Process):
                 self._begin_end(self._options.grace_s)
 
     async def _free_when_gone(self) -> None:
-        with contextlib.suppress(ExecworldError), self._cancelled_at_end():
+        with contextlib.suppress(*_OVER), self._cancelled_at_end():
             await self._machine.wait_tree(self._handle)
             if self._ending is not None:
                 await self._ending.done.wait()
@@ -328,8 +342,14 @@ class MachineProcess(Process):
             finally:
                 ending.done.set()
 
+    @property
+    def _all_read(self) -> bool:
+        return all(window.ended for window in self._windows.values())
+
     async def _read_last_bytes(self) -> None:
         """Let the pumps take what is left in the pipes. Bounded: a foreign process may hold the end of a pipe."""
+        if self._exit_seen.is_set() and self._all_read:
+            return
         with anyio.move_on_after(_LAST_BYTES_S):
             await self._exit_seen.wait()
             for window in self._windows.values():
@@ -342,8 +362,10 @@ class MachineProcess(Process):
         if self._exit is not None and self._result is None:
             self._result = self._make_result(self._exit)
         self._scope.live.discard(self)
-        for scope in (*self._scopes, self._feeding):
+        for scope in self._scopes:
             scope.cancel()
+        if self._feeding is not None:
+            self._feeding.cancel()
         with contextlib.suppress(ExecworldError):
             await self._machine.release(self._handle)  # of which a cancellation keeps nothing back
 

@@ -99,6 +99,7 @@ class MachineSubprocess(Subprocess):
         self._scope = scope
         self._cwd = cwd
         self._environment = environment
+        self._inherited = command_environment(environment, None)
         self._check = check
 
     @property
@@ -301,7 +302,8 @@ class MachineSubprocess(Subprocess):
                     world=self.world_id,
                     hint="leave it out for that of the world",
                 )
-        return _Command(arguments, directory, command_environment(self._environment, env))
+        inherited = command_environment(self._environment, env) if env else self._inherited
+        return _Command(arguments, directory, inherited)
 
     def _bytes(self, value: WorldPath, name: str, op: str) -> bytes:
         try:

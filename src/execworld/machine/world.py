@@ -41,6 +41,7 @@ from execworld.seams.values import record
 from execworld.seams.world import World
 
 _SHELLS = (b"bash", b"sh")
+_ANY_ERRNO = frozenset(range(1, 4096))
 _HELD_HERE = {
     Dimension.LIMIT_WALL: "this side ends every tree in time",
     Dimension.LIMIT_OUTPUT: "this side counts and ends the tree",
@@ -247,12 +248,12 @@ class MachineWorld(View):
     @property
     def explanation(self) -> str:
         """How the view is confined, step by step; empty for one that is not."""
-        return "" if self._confinement is None else self._confinement.cell.explanation
+        return "" if self._confinement is None else self._confinement.cell.explain()
 
     @property
     def details(self) -> Mapping[str, object]:
         """The explanation as plain JSON values."""
-        return {} if self._confinement is None else self._confinement.cell.details
+        return {} if self._confinement is None else self._confinement.cell.describe()
 
     @property
     def close_error(self) -> CleanupIncomplete | None:
@@ -432,8 +433,7 @@ async def _facts(machine: Machine, settings: WorldSettings, environment: Mapping
 
 async def _find_shell(machine: Machine, directories: Iterable[bytes]) -> str | None:
     batch = Batch()
-    ignored = range(1, 4096)
-    steps = [batch.add(FindExecutable(name, tuple(directories)), tolerate=ignored) for name in _SHELLS]
+    steps = [batch.add(FindExecutable(name, tuple(directories)), tolerate=_ANY_ERRNO) for name in _SHELLS]
     try:
         results = await machine.run(batch)
     except BatchFailed:

@@ -110,7 +110,12 @@ class PlainCells:
             confined = policy.mode is SandboxMode.WORKSPACE_WRITE
             try:
                 yield Cell(
-                    wrapped, Enforcement(entries), variables if confined else {}, ("temp",), "how", {"a": 1}
+                    wrapped,
+                    Enforcement(entries),
+                    variables if confined else {},
+                    ("temp",),
+                    lambda: "how",
+                    lambda: {"a": 1},
                 )
             finally:
                 self.open -= 1

@@ -114,13 +114,13 @@ class Place:
         assert list(self.scratch.iterdir()) == []
 
     @contextmanager
-    def warden(self, *, user: bool = False, close: bool = True) -> Generator[Warden]:
+    def warden(self, *, user: bool = False, close: bool = True, flags: int = 0) -> Generator[Warden]:
         def become() -> None:
             os.setgroups([])
             os.setresgid(USER, USER, USER)
             os.setresuid(USER, USER, USER)
 
-        with Warden(binary=self.binary, preexec=become if user and ROOT else None) as warden:
+        with Warden(binary=self.binary, preexec=become if user and ROOT else None, flags=flags) as warden:
             yield warden
             if close:
                 report = warden.close()

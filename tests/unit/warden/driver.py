@@ -129,6 +129,7 @@ class Warden:
         self.order: list[tuple[int, int]] = []  # type and id or handle of everything received
         self.next_id = 1
         self.owed: list[tuple[int, int, int, int]] = []  # window, handle, stream, bytes
+        self.passed: list[int] = []  # passed, in order; whoever takes one closes it
         self.paying = False
         self.facts: Reader | None = None
 
@@ -174,7 +175,8 @@ class Warden:
                     piece = piece[self.socket.send(piece) :]
 
     def read_some(self) -> None:
-        data = self.socket.recv(self.split or 1 << 18)
+        data, descriptors, _, _ = socket.recv_fds(self.socket, self.split or 1 << 18, 253)
+        self.passed += descriptors
         if not data:
             raise Ended
         self.received += data

@@ -210,6 +210,23 @@ def drop(warden: Warden, handle: int) -> Report:
 # ---- talking to one
 
 
+class PassedCell(Warden):
+    """The warden at the other end of a descriptor that was passed."""
+
+    def __init__(self, outer: Warden) -> None:
+        self.attach(socket.socket(fileno=outer.passed.pop(0)))
+        self.greet()
+
+    def ended(self) -> bool:
+        """Reads until nothing comes, or the end."""
+        try:
+            while self.readable(0):
+                self.read_some()
+        except (d.Ended, ConnectionResetError):
+            return True
+        return False
+
+
 class Cell(Warden):
     """The warden at the other end of a handle. It reads by making the outer one read."""
 

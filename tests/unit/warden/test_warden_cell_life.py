@@ -15,7 +15,7 @@ from . import driver as d
 from . import plans as p
 from .cells import Place, cell_in, facts_of, full, landlock_only, wait_until
 from .driver import Warden
-from .plans import Cell, Made, Plan
+from .plans import Made, Plan
 from .records import sh, u64
 
 # ---- failures
@@ -147,7 +147,7 @@ SENSELESS: dict[str, bytes] = {
     "half-an-instruction": Plan(filter=b"1234").encode(),
     "no-filter": Plan([p.filter_step(b"")]).encode(),
     "probe-0": Plan(probes=[(0, b"")], scratch=b"/tmp").encode(),
-    "probe-20": Plan(probes=[(20, b"")], scratch=b"/tmp").encode(),
+    "probe-28": Plan(probes=[(28, b"")], scratch=b"/tmp").encode(),
     "probe-without-scratch": Plan(probes=[(1, b"")]).encode(),
     "probe-with-target": Plan(probes=[(1, b"/x")], scratch=b"/tmp").encode(),
     "probe-without-target": Plan(probes=[(p.READ, b"")], scratch=b"/tmp").encode(),
@@ -169,7 +169,7 @@ def test_a_plan_that_makes_no_sense_starts_nothing(place: Place) -> None:
 # ---- the end
 
 
-def busy(cell: Cell) -> None:
+def busy(cell: Warden) -> None:
     """A command and one that left its session, both running."""
     script = "setsid sh -c 'echo away; exec sleep 600' & echo here; exec sleep 600"
     name, _ = cell.spawn(sh(script))

@@ -162,7 +162,7 @@ def test_a_violation_ends_the_world(name: str) -> None:
         Warden.hello(1000, 1000, 1 << 31, 0),
         Warden.hello(1000, 1000, 1000, 999),
         Warden.hello(1000, 1000, 1000, 86_400_001),
-        Warden.hello(1000, 1000, 1000, 0, flags=2),
+        Warden.hello(1000, 1000, 1000, 0, flags=4),
         Warden.hello(1000, 1000, 1000, 0)[:-1],
     ],
 )

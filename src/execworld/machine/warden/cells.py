@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -14,6 +14,7 @@ from execworld.machine.warden.facts import LinkSettings
 from execworld.machine.warden.machine import WardenMachine
 from execworld.machine.warden.opening import open_warden_machine
 from execworld.machine.warden.sending import InputPipe
+from execworld.machine.warden.sockets import SocketTransport
 from execworld.machine.warden.transport import DirectTransport, LinkEnd, Transport, TransportBroken
 from execworld.seams.errors import ExecworldError
 
@@ -40,6 +41,9 @@ async def open_cell_machine(
 
 def _transport(machine: Machine, handle: int) -> Transport:
     if isinstance(machine, WardenMachine):
+        passed = machine.cell_stream(handle)
+        if passed is not None:
+            return _PassedCellTransport(machine, handle, passed)
         return _DirectCellTransport(machine, handle)
     return _CellTransport(machine, handle)
 
@@ -101,6 +105,46 @@ class _DirectCellTransport(_CellTransport, DirectTransport):
 
     async def send(self, data: bytes) -> None:
         await DirectTransport.send(self, data)
+
+
+class _PassedCellTransport(_CellTransport, DirectTransport):
+    """The stream of a cell as the warden passed it; the warden still drops the cell, and proves it gone."""
+
+    def __init__(self, machine: WardenMachine, handle: int, stream: SocketTransport) -> None:
+        super().__init__(machine, handle)
+        self._stream = stream
+
+    async def receive(self, max_bytes: int) -> bytes:
+        data = await self._stream.receive(max_bytes)
+        self._check_end(data)
+        return data
+
+    def receive_now(self, max_bytes: int) -> bytes | None:
+        data = self._stream.receive_now(max_bytes)
+        self._check_end(data)
+        return data
+
+    def call_when_readable(self, call: Callable[[], None]) -> Callable[[], None] | None:
+        return self._stream.call_when_readable(call)
+
+    def _check_end(self, data: bytes | None) -> None:
+        if data == b"" and self._machine.lost:
+            raise TransportBroken(_LOST)
+
+    def send_now(self, data: memoryview) -> int:
+        return self._stream.send_now(data)
+
+    async def wait_sendable(self) -> None:
+        await self._stream.wait_sendable()
+
+    async def send(self, data: bytes) -> None:
+        await DirectTransport.send(self, data)
+
+    async def aclose(self) -> LinkEnd:
+        try:
+            return await super().aclose()
+        finally:
+            self._stream.close_socket()
 
 
 def _broken(error: Exception) -> TransportBroken:

@@ -37,6 +37,11 @@ class StreamBuffer:
         self.ended = False
         self.closed = False
 
+    @property
+    def waits(self) -> bool:
+        """Whether a reader has to wait."""
+        return not (self.held or self.ended or self.closed)
+
     def add(self, data: bytes) -> None:
         self.held += len(data)
         last = self._chunks[-1] if self._chunks else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from execworld.machine.batch import Batch, BatchFailed, Results, StepError
@@ -92,14 +93,18 @@ def _refused(step: int, status: int) -> BatchFailed:
 
 
 def _encode_step(operation: Operation[Any], undo: Operation[Any] | None, tolerate: frozenset[int]) -> bytes:
-    tolerated = [*linux_errnos(tolerate), *(tolerate & _CHECK_STATUSES)] if tolerate else []
-    head = _STEP.pack(operation.opcode, undo is not None, len(tolerated))
-    if tolerated:
-        head += _pack(f"<{len(tolerated)}H", *tolerated)
+    tolerated = _tolerated(tolerate)
+    head = _STEP.pack(operation.opcode, undo is not None, len(tolerated) // 2) + tolerated
     fields = _ENCODERS[type(operation)](operation)
     if undo is None:
         return head + fields
     return head + fields + _pack("<B", undo.opcode) + _ENCODERS[type(undo)](undo)
+
+
+@lru_cache(maxsize=64)
+def _tolerated(numbers: frozenset[int]) -> bytes:
+    every = [*linux_errnos(numbers), *(numbers & _CHECK_STATUSES)]
+    return _pack(f"<{len(every)}H", *every)
 
 
 def _handle(handle: Handle | None) -> bytes:
@@ -161,6 +166,19 @@ def _two_bases(source: Handle | None, target: Handle | None) -> bytes:
     return _handle(source) + _handle(target)
 
 
+_last_environment: tuple[tuple[tuple[bytes, bytes], ...], bytes] = ((), _pack("<I", 0))
+
+
+def _environment(pairs: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    # Most commands of a view have the very same one, and it is most of what they send.
+    global _last_environment
+    known, encoded = _last_environment
+    if known is not pairs:
+        encoded = _list(byte_string(name) + byte_string(value) for name, value in pairs)
+        _last_environment = pairs, encoded
+    return encoded
+
+
 def _spawn(op: Spawn) -> bytes:
     # "With a uid and no groups, none": an empty list that counts, so that the warden's own groups are not kept.
     groups = () if op.groups is None and op.uid is not None else op.groups
@@ -179,7 +197,7 @@ def _spawn(op: Spawn) -> bytes:
         (
             _path(op.path),
             _list(map(byte_string, op.argv)),
-            _list(byte_string(name) + byte_string(value) for name, value in op.environment),
+            _environment(op.environment),
             _path(op.cwd),
             numbers,
             _list(_pack("<I", group) for group in groups or ()),

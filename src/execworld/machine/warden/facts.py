@@ -20,7 +20,7 @@ _KILL_METHODS: Final = (
     KillMethod.PID_NAMESPACE,
     KillMethod.SUBREAPER,
 )
-_NO_CGROUPS: Final = 1
+_NO_CGROUPS, _TAKES_DESCRIPTORS = 1, 2
 _MAX_LEASE_S: Final = 86_400.0
 
 
@@ -64,10 +64,10 @@ class LinkSettings:
         return 0 if self.lease_s is None else int(self.lease_s * 1000)
 
 
-def encode_greeting(settings: LinkSettings) -> bytes:
+def encode_greeting(settings: LinkSettings, *, takes_descriptors: bool = False) -> bytes:
     body = _HELLO.pack(
         VERSION,
-        0 if settings.cgroups else _NO_CGROUPS,
+        (0 if settings.cgroups else _NO_CGROUPS) | (_TAKES_DESCRIPTORS if takes_descriptors else 0),
         settings.stream_credit_bytes,
         settings.stream_floor_bytes,
         settings.window_bytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
 
@@ -24,16 +24,23 @@ _USAGE_KNOWN, _MEMORY_KNOWN, _MEMORY_RAN_OUT, _TREE_ALIVE = 1, 2, 4, 8
 class Input:
     """What is on its way to a handle's input."""
 
-    __slots__ = ("_progress", "broken", "closed", "in_bulk", "lock", "released", "unanswered")
+    __slots__ = ("_lock", "_progress", "broken", "closed", "in_bulk", "released", "unanswered")
 
     def __init__(self, *, exists: bool = True) -> None:
-        self.lock = anyio.Lock()
+        self._lock: anyio.Lock | None = None
         self.unanswered = 0
         self.broken = not exists  # nobody reads it
         self.closed = False  # by this side
         self.released = False
         self.in_bulk: Parcel | None = None  # the last one that went behind the bulk queue
         self._progress: anyio.Event | None = None
+
+    @property
+    def lock(self) -> anyio.Lock:
+        """One call of `Machine.send` at a time; most handles see none."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
 
     async def progress(self) -> None:
         if self._progress is None:
@@ -119,9 +126,6 @@ class RemoteWatch:
 
     def wake(self) -> None:
         self.streams[STDOUT].wake()
-
-
-RemoteHandle: TypeAlias = RemoteProcess | RemoteConnection | RemoteWatch
 
 
 def _open_streams(spawn: Spawn) -> tuple[int, ...]:

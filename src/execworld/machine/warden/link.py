@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import struct
 import threading
 from collections.abc import Callable
@@ -58,7 +59,18 @@ class Request(Generic[ValueT]):
         abandoned: Nobody waits for the reply any more.
     """
 
-    __slots__ = ("_decode", "_discard", "abandoned", "answered", "done", "number", "parcel", "parts", "value")
+    __slots__ = (
+        "_decode",
+        "_discard",
+        "_settled",
+        "_waiter",
+        "abandoned",
+        "answered",
+        "number",
+        "parcel",
+        "parts",
+        "value",
+    )
 
     def __init__(
         self, number: int, decode: Callable[[bytes], ValueT], discard: Callable[[ValueT], None] | None
@@ -66,7 +78,8 @@ class Request(Generic[ValueT]):
         self.number = number
         self.parcel = Parcel()
         self.parts: bytearray | None = None
-        self.done = anyio.Event()
+        self._settled = False
+        self._waiter: anyio.Event | None = None
         self.answered = False
         self.abandoned = False
         self.value: ValueT | None = None
@@ -76,9 +89,20 @@ class Request(Generic[ValueT]):
     def answer(self, body: bytes) -> None:
         self.value = self._decode(body)
         self.answered = True
-        self.done.set()
+        self.settle()
         if self.abandoned:
             self.discard()
+
+    async def settled(self) -> None:
+        """Wait for the reply, or until there will be none."""
+        if not self._settled:
+            self._waiter = anyio.Event()
+            await self._waiter.wait()
+
+    def settle(self) -> None:
+        self._settled = True
+        if self._waiter is not None:
+            self._waiter.set()
 
     def discard(self) -> None:
         if self._discard is not None and self.answered:
@@ -122,6 +146,13 @@ class Link:
     def end(self) -> LinkEnd | None:
         """How the link ended; None while it has not."""
         return self._end
+
+    @property
+    def takes_descriptors(self) -> bool:
+        return self._transport.takes_descriptors
+
+    def take_descriptor(self) -> socket.socket | None:
+        return self._transport.take_descriptor()
 
     def check(self, op: str) -> None:
         """Raises:
@@ -169,7 +200,7 @@ class Link:
         self.check(op)
         request = self._begin(kind, body, decode, discard, bulk=len(body) > _BULK_BYTES)
         try:
-            await request.done.wait()
+            await request.settled()
         except BaseException:
             self.give_up(request, cancel=kind is HostMessage.BATCH)
             raise
@@ -219,7 +250,7 @@ class Link:
             return None
         request = self._begin(HostMessage.CLOSE, b"", decode, None, bulk=False)
         with anyio.move_on_after(self._settings.close_timeout_s):
-            await request.done.wait()
+            await request.settled()
         return request.value
 
     def lose(self, reason: str) -> None:
@@ -228,7 +259,7 @@ class Link:
             return
         self._lost = reason
         for request in self._requests.values():
-            request.done.set()
+            request.settle()
         self._requests.clear()
         if self.receiver is not None:
             self.receiver.ended()
@@ -265,22 +296,58 @@ class Link:
     async def _read(self, received: bytes) -> None:
         try:
             self._take_in(received)
-            since_yield = 0
-            while self._lost is None:
-                data = await self._transport.receive(_READ_BYTES)
-                if not data:
-                    self.lose("the link ended")
-                    return
-                self._silent_beats = 0
-                self._take_in(data)
-                since_yield += len(data)
-                if since_yield >= _YIELD_BYTES:
-                    since_yield = 0
-                    await anyio.lowlevel.checkpoint()
-        except Malformed as error:
-            self.lose(f"the warden broke the protocol: {error}")
-        except TransportBroken as error:
-            self.lose(f"the link failed: {error}")
+            if self._direct is None or not await self._read_when_called(self._direct):
+                await self._read_in_turn()
+        except (Malformed, TransportBroken) as error:
+            self._lose_for(error)
+
+    async def _read_in_turn(self) -> None:
+        since_yield = 0
+        while self._lost is None:
+            data = await self._transport.receive(_READ_BYTES)
+            self._heard(data)
+            since_yield += len(data)
+            if since_yield >= _YIELD_BYTES:
+                since_yield = 0
+                await anyio.lowlevel.checkpoint()
+
+    async def _read_when_called(self, direct: DirectTransport) -> bool:
+        """Read in the event loop's own call, and not in a task that it wakes; False where there is no such thing."""
+        failures: list[Exception] = []
+        failed = anyio.Event()
+
+        def read() -> None:
+            if self._lost is not None or failures:
+                return
+            try:
+                data = direct.receive_now(_READ_BYTES)
+                if data is not None:
+                    self._heard(data)
+            except (Malformed, TransportBroken) as error:
+                self._lose_for(error)
+            except Exception as error:  # noqa: BLE001 - raised below, in a task, where somebody hears of it
+                failures.append(error)
+                failed.set()
+
+        stop = direct.call_when_readable(read)
+        if stop is None:
+            return False
+        try:
+            await failed.wait()
+        finally:
+            stop()
+        raise failures[0]
+
+    def _heard(self, data: bytes) -> None:
+        if not data:
+            self.lose("the link ended")
+            return
+        self._silent_beats = 0
+        self._take_in(data)
+
+    def _lose_for(self, error: Malformed | TransportBroken) -> None:
+        what = "the warden broke the protocol" if isinstance(error, Malformed) else "the link failed"
+        self.lose(f"{what}: {error}")
 
     def _take_in(self, data: bytes) -> None:
         for kind, more, number, body in self._parser.feed(data):

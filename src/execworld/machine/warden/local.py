@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
 
-from execworld.machine.warden.transport import DirectTransport, LinkEnd, TransportBroken
+from execworld.machine.warden.sockets import DescriptorTransport, error_text
+from execworld.machine.warden.transport import LinkEnd
 from execworld.seams.errors import WorldUnavailable
 
 _BUFFER_BYTES: Final = 1024 * 1024
@@ -28,13 +27,13 @@ _SHOWN_BYTES: Final = 400
 _unreaped: Final[list[subprocess.Popen[bytes]]] = []
 
 
-class LocalWardenTransport(DirectTransport):
+class LocalWardenTransport(DescriptorTransport):
     """Made by `start_local_warden`."""
 
     def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket, said: int) -> None:
+        super().__init__(connection)
         self._process = process
         self._said = said
-        self._socket = connection
         self._closing: anyio.Event | None = None
         self._end = LinkEnd("")
 
@@ -43,45 +42,16 @@ class LocalWardenTransport(DirectTransport):
         """Of the warden."""
         return self._process.pid
 
-    async def receive(self, max_bytes: int) -> bytes:
-        while True:
-            try:
-                return self._socket.recv(max_bytes)
-            except BlockingIOError:
-                await self._wait(anyio.wait_readable)
-            except ConnectionResetError:
-                return b""
-            except OSError as error:
-                raise TransportBroken(_text(error)) from error
-
-    def send_now(self, data: memoryview) -> int:
-        try:
-            return self._socket.send(data)
-        except BlockingIOError:
-            return 0
-        except OSError as error:
-            raise TransportBroken(_text(error)) from error
-
-    async def wait_sendable(self) -> None:
-        await self._wait(anyio.wait_writable)
-
     async def aclose(self) -> LinkEnd:
         if self._closing is None:
             self._closing = anyio.Event()
             try:
-                anyio.notify_closing(self._socket)
-                self._socket.close()
+                self.close_socket()
                 self._end = await anyio.to_thread.run_sync(self._join)
             finally:
                 self._closing.set()
         await self._closing.wait()
         return self._end
-
-    async def _wait(self, wait: Callable[[socket.socket], Awaitable[None]]) -> None:
-        try:
-            await wait(self._socket)
-        except (OSError, ValueError, anyio.ClosedResourceError, anyio.BusyResourceError) as error:
-            raise TransportBroken("the link was closed") from error
 
     def _join(self) -> LinkEnd:
         """Wait until the warden ended, which it does by itself when the link is closed. Bounded."""
@@ -145,7 +115,7 @@ def start_local_warden(path: Path) -> LocalWardenTransport:
         ours.close()
         os.close(said)
         raise WorldUnavailable(
-            f"the warden {path} cannot be started: {_text(error)}",
+            f"the warden {path} cannot be started: {error_text(error)}",
             op="world.open",
             hint="it must be a program for this kernel and architecture",
         ) from error
@@ -171,7 +141,3 @@ def _last_words(said: int) -> str:
     finally:
         os.close(said)
     return data[-_SHOWN_BYTES:].decode("utf-8", "replace").strip()
-
-
-def _text(error: OSError) -> str:
-    return error.strerror or errno.errorcode.get(error.errno or 0, str(error))

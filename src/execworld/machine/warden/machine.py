@@ -43,7 +43,6 @@ from execworld.machine.warden.facts import LinkSettings, WardenFacts, decode_kil
 from execworld.machine.warden.frames import HostMessage, WardenMessage
 from execworld.machine.warden.handles import (
     RemoteConnection,
-    RemoteHandle,
     RemoteProcess,
     RemoteWatch,
     decode_exit,
@@ -51,7 +50,9 @@ from execworld.machine.warden.handles import (
 )
 from execworld.machine.warden.link import Link
 from execworld.machine.warden.numbers import linux_signal
+from execworld.machine.warden.passed import RemoteCell, RemoteHandle
 from execworld.machine.warden.sending import InputPipe, InputSender
+from execworld.machine.warden.sockets import SocketTransport
 from execworld.machine.warden.transport import LinkEnd
 from execworld.machine.warden.wire import Cursor, Malformed, byte_string
 from execworld.seams.errors import SandboxReason, SandboxUnavailable
@@ -84,7 +85,8 @@ class WardenMachine(Machine):
         self._handles: dict[int, RemoteHandle] = {}
         self._processes = 0
         self._gate = BatchGate()
-        self._handle_freed = anyio.Event()
+        self._freed = 0  # how often a handle was
+        self._handle_freed: anyio.Event | None = None
         self._closed: anyio.Event | None = None
         self._report = _NO_REPORT
         link.receiver = self
@@ -124,7 +126,7 @@ class WardenMachine(Machine):
         body = encode_batch(batch, self._warden.max_steps)
         effects = any(has_effects(step.operation) for step in batch.steps)
         while True:
-            freed = self._handle_freed
+            freed = self._freed
             await self._gate.enter(len(body))
             asked_s = time.monotonic()
             try:
@@ -144,7 +146,10 @@ class WardenMachine(Machine):
             # running there is nothing to wait for.
             if outcome.error.status not in _OUT_OF_DESCRIPTORS or not self._processes:
                 raise outcome
-            await freed.wait()
+            if freed == self._freed:
+                if self._handle_freed is None:
+                    self._handle_freed = anyio.Event()
+                await self._handle_freed.wait()
 
     def _take_outcome(self, batch: Batch, asked_s: float, body: bytes) -> Results | BatchFailed:
         outcome = decode_batch_reply(batch, body)
@@ -190,8 +195,11 @@ class WardenMachine(Machine):
         remote = self._handle(handle, "machine.receive")
         if isinstance(remote, RemoteWatch):
             raise NoSuchHandle(f"no process or connection {handle}")
+        if isinstance(remote, RemoteCell):
+            return await remote.receive(self._link, max_bytes)
         buffer = remote.streams.get(stream)
-        await anyio.lowlevel.checkpoint()
+        if buffer is None or not buffer.waits:
+            await anyio.lowlevel.checkpoint()
         return b"" if buffer is None else await self._next_bytes(handle, stream, buffer, max_bytes)
 
     async def _next_bytes(self, handle: int, stream: int, buffer: StreamBuffer, max_bytes: int) -> bytes:
@@ -230,6 +238,9 @@ class WardenMachine(Machine):
         remote = self._handle(handle, "machine.send")
         if isinstance(remote, RemoteWatch):
             raise NoSuchHandle(f"no process or connection {handle}")
+        if isinstance(remote, RemoteCell):
+            await remote.send(self._link, data)
+            return
         target = remote.input
         async with target.lock:
             await InputSender(self._link, handle, target, self._warden.input_window_bytes).send(data)
@@ -245,6 +256,10 @@ class WardenMachine(Machine):
         remote = self._handle(handle, "machine.close_input")
         if isinstance(remote, RemoteWatch):
             raise NoSuchHandle(f"no process or connection {handle}")
+        if isinstance(remote, RemoteCell):
+            remote.stream.end_output()
+            await anyio.lowlevel.checkpoint()
+            return
         target = remote.input
         if not target.closed:
             # Not waited for: it is answered only when all input before it was taken, and whoever closes has no part
@@ -283,7 +298,8 @@ class WardenMachine(Machine):
         await self._until(handle, process, lambda: process.tree_gone, "machine.wait_tree")
 
     async def _until(self, handle: int, process: RemoteProcess, reached: Callable[[], bool], op: str) -> None:
-        await anyio.lowlevel.checkpoint()
+        if reached():
+            await anyio.lowlevel.checkpoint()
         await process.until(lambda: reached() or process.released or self._link.lost)
         if reached():
             return
@@ -375,17 +391,34 @@ class WardenMachine(Machine):
     def _take_cell(self, plan: CellPlan, body: bytes) -> CellReport | CellFailed | CellsUnsupported:
         outcome = decode_cell_reply(plan, body)
         if isinstance(outcome, CellReport):
-            remote = RemoteConnection()
-            self._register(outcome.handle, remote)
-            self._credit.grant((outcome.handle, STDOUT), remote.streams[STDOUT], _CELL_CREDIT_BYTES)
+            self._register_cell(outcome.handle)
         return outcome
+
+    def _register_cell(self, handle: int) -> None:
+        if not self._link.takes_descriptors:
+            remote = RemoteConnection()
+            self._register(handle, remote)
+            self._credit.grant((handle, STDOUT), remote.streams[STDOUT], _CELL_CREDIT_BYTES)
+            return
+        passed = self._link.take_descriptor()
+        if passed is None:
+            raise Malformed(f"the stream of cell {handle} was not passed")
+        self._register(handle, RemoteCell(handle, SocketTransport(passed)))
+
+    def cell_stream(self, handle: int) -> SocketTransport | None:
+        """The stream of a cell where the warden passed it, for a caller that closes it; else it is the handle's."""
+        remote = self._handle(handle, "machine.send")
+        if not isinstance(remote, RemoteCell):
+            return None
+        remote.used = True
+        return remote.stream
 
     def _discard_cell(self, outcome: CellReport | CellFailed | CellsUnsupported) -> None:
         if isinstance(outcome, CellReport) and self._forget(outcome.handle):
             self._post_release(outcome.handle)
 
     async def drop_cell(self, handle: int) -> TreeReport:
-        if not isinstance(self._handle(handle, "machine.drop_cell"), RemoteConnection):
+        if not isinstance(self._handle(handle, "machine.drop_cell"), RemoteConnection | RemoteCell):
             raise NoSuchHandle(f"no cell {handle}")
         status, report = await self._link.call(
             HostMessage.DROP_CELL,
@@ -404,7 +437,7 @@ class WardenMachine(Machine):
     async def release(self, handle: int) -> None:
         if self._forget(handle):
             self._post_release(handle)
-            await anyio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint_if_cancelled()
             return
         # An open file may hold a lock: who locks it next must find it free.
         self._link.check("machine.release")
@@ -460,7 +493,7 @@ class WardenMachine(Machine):
                     process.became_empty()
             case _:
                 decode_status(cursor.u16())
-                if remote is not None and not isinstance(remote, RemoteWatch):
+                if isinstance(remote, RemoteProcess | RemoteConnection):
                     remote.input.broken = True
                     remote.input.wake()
         cursor.end()
@@ -523,8 +556,10 @@ class WardenMachine(Machine):
         self._link.post(HostMessage.RELEASE, _HANDLE.pack(handle), self._announce_free_handle)
 
     def _announce_free_handle(self, reply: bytes = b"") -> None:
-        freed, self._handle_freed = self._handle_freed, anyio.Event()
-        freed.set()
+        self._freed += 1
+        if self._handle_freed is not None:
+            self._handle_freed.set()
+            self._handle_freed = None
 
 
 def _with_status(decode: Callable[[Cursor], ValueT], otherwise: ValueT, body: bytes) -> tuple[int, ValueT]:

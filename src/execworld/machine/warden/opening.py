@@ -68,7 +68,7 @@ async def _greet(
     transport: Transport, settings: LinkSettings, received: bytearray
 ) -> tuple[WardenFacts, bytes]:
     with anyio.fail_after(settings.open_timeout_s):
-        await transport.send(encode_greeting(settings))
+        await transport.send(encode_greeting(settings, takes_descriptors=transport.takes_descriptors))
         while True:
             data = await transport.receive(_READ_BYTES)
             if not data:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 from execworld.seams.results import TreeReport
 from execworld.seams.values import record
+
+if TYPE_CHECKING:
+    import socket
 
 
 class TransportBroken(Exception):
@@ -31,7 +36,16 @@ class Transport(ABC):
     """Bytes to and from one warden. Chunks may be cut anywhere.
 
     One task receives, one sends, and both may be in a call when `aclose` is. Every failure is `TransportBroken`.
+
+    Attributes:
+        takes_descriptors: The stream is a UNIX socket as far as the warden, and what that passes is kept here.
     """
+
+    takes_descriptors: ClassVar[bool] = False
+
+    def take_descriptor(self) -> socket.socket | None:
+        """The earliest one that was passed no later than what was received; it is the caller's from now on."""
+        return None
 
     @abstractmethod
     async def receive(self, max_bytes: int) -> bytes:
@@ -63,6 +77,17 @@ class DirectTransport(Transport):
     @abstractmethod
     async def wait_sendable(self) -> None:
         """Wait until `send_now` would take something, or fail."""
+
+    def receive_now(self, max_bytes: int) -> bytes | None:
+        """As `receive`, without waiting: None when nothing is there."""
+        raise NotImplementedError
+
+    def call_when_readable(self, call: Callable[[], None]) -> Callable[[], None] | None:
+        """Have *call* called by the event loop whenever `receive_now` may give something, instead of `receive`.
+
+        *call* must not raise. Returns what ends that; None where it cannot be had.
+        """
+        return None
 
     async def send(self, data: bytes) -> None:
         view = memoryview(data)

@@ -8,11 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-Measured: TypeAlias = Callable[[], Awaitable[object]]
+Call: TypeAlias = Callable[[], Awaitable[object]]
 """One call; its time counts, or the `float` that it returns."""
 
 OURS: Final = "ours"
 _UNCOUNTED: Final = 2
+
+
+class LeftOut(Exception):
+    """A row that means nothing here; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,8 @@ class Case:
     title: str
     unit: str
     rounds: int
-    ours: Measured
-    peers: Mapping[str, Measured]
+    ours: Call
+    peers: Mapping[str, Call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,16 @@ class Row:
     def ratios(self) -> dict[str, float]:
         """Ours to each peer's."""
         return {name: self.ours / value for name, value in self.peers.items() if value > 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Attributes:
+    left_out: Why, by the names of the rows.
+    """
+
+    rows: tuple[Row, ...]
+    left_out: Mapping[str, str]
 
 
 _FACTORS: Final = {"ms": 1000.0, "s": 1.0, "MiB": 1.0}

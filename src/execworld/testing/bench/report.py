@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
-from execworld.testing.bench.measuring import Row
+from execworld.testing.bench.measuring import Measured
 
 CAVEATS: Final = """\
 Read this first:
@@ -29,18 +28,25 @@ def host_facts() -> dict[str, object]:
     }
 
 
-def as_document(world: str, rows: Sequence[Row]) -> dict[str, object]:
-    found = [{**asdict(row), "ratios": row.ratios} for row in rows]
-    return {"world": world, "caveats": CAVEATS, "host": host_facts(), "rows": found}
+def as_document(world: str, measured: Measured) -> dict[str, object]:
+    found = [{**asdict(row), "ratios": row.ratios} for row in measured.rows]
+    return {
+        "world": world,
+        "caveats": CAVEATS,
+        "host": host_facts(),
+        "rows": found,
+        "left_out": dict(measured.left_out),
+    }
 
 
-def as_table(world: str, rows: Sequence[Row]) -> str:
+def as_table(world: str, measured: Measured) -> str:
     lines = [f"{'operation':46}{'ours':>15}{'plain':>11}{'ratio':>8}  plain way"]
-    for row in rows:
+    for row in measured.rows:
         head = f"{row.title:46}{row.ours:>10.3f} {row.unit:4}"
         for name, value in row.peers.items():
             ratio = f"{row.ratios[name]:>8.2f}" if name in row.ratios else f"{'-':>8}"
             lines.append(f"{head}{value:>11.3f}{ratio}  {name}")
             head = " " * len(head)
+    lines += [f"{name} is left out: {reason}" for name, reason in measured.left_out.items()]
     facts = ", ".join(f"{name} {value}" for name, value in {"world": world, **host_facts()}.items())
     return "\n".join(lines) + f"\n\n{facts}\n"

@@ -19,7 +19,8 @@ import anyio.to_thread
 from execworld.machine.warden import locate_warden
 from execworld.seams import OutputLimits, OutputStream, World
 from execworld.testing.bench import peers
-from execworld.testing.bench.measuring import Case, Row, measure
+from execworld.testing.bench.bubblewrap import spawn_by_bubblewrap
+from execworld.testing.bench.measuring import Case, LeftOut, Measured, Row, measure
 from execworld.testing.bench.memory import measure_memory
 from execworld.testing.bench.source import WorldSource
 
@@ -47,6 +48,12 @@ async def spawn(place: Place) -> Case:
     run = place.world.subprocess.run
     plain = {"asyncio": peers.spawn_by_asyncio, "anyio.run_process": peers.spawn_by_anyio}
     return Case("spawn `true`", "ms", 150, lambda: run(["true"]), plain)
+
+
+async def confined(place: Place) -> Case:
+    run = place.world.subprocess.run
+    plain = {"bubblewrap": await spawn_by_bubblewrap(place.world.policy)}
+    return Case("spawn `true` under the policy", "ms", 100, lambda: run(["true"]), plain)
 
 
 async def output(place: Place) -> Case:
@@ -186,6 +193,7 @@ def _simple(make: Callable[[Place], Awaitable[Case]]) -> MakeRow:
 
 ROWS: Final[dict[str, MakeRow]] = {
     "spawn": _simple(spawn),
+    "confined": _simple(confined),
     "output": _simple(output),
     "read": _simple(read),
     "write": _simple(write),
@@ -203,9 +211,10 @@ ROWS: Final[dict[str, MakeRow]] = {
 
 async def measure_rows(
     source: WorldSource, names: Collection[str], *, scale: float = 1.0, progress: Callable[[str], None]
-) -> list[Row]:
+) -> Measured:
     """The rows *names* in a world that is opened for them. Needs asyncio, which is one of the peers."""
     rows: list[Row] = []
+    left_out: dict[str, str] = {}
     async with source.open() as world:
         directory = f"{world.facts.temp_roots[0]}/execworld-bench-{secrets.token_hex(8)}"
         await world.fs.make_directory(directory)
@@ -213,13 +222,17 @@ async def measure_rows(
             place = Place(source, world, directory, Path(host), scale)
             try:
                 for name in names:
-                    async with ROWS[name](place) as case:
-                        progress(case.title)
-                        rows.append(await measure(name, case, scale))
+                    try:
+                        async with ROWS[name](place) as case:
+                            progress(case.title)
+                            rows.append(await measure(name, case, scale))
+                    except LeftOut as reason:
+                        progress(f"{name} is left out: {reason}")
+                        left_out[name] = str(reason)
             finally:
                 with anyio.CancelScope(shield=True):
                     await world.fs.remove(directory, recursive=True)
-    return rows
+    return Measured(tuple(rows), left_out)
 
 
 @contextmanager
