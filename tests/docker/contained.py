@@ -15,7 +15,14 @@ from typing import Final
 
 import pytest
 
-from execworld.machine.warden import WardenMachine, locate_warden, open_warden_machine, start_local_warden
+from execworld.machine.warden import (
+    LinkEnd,
+    Transport,
+    WardenMachine,
+    locate_warden,
+    open_warden_machine,
+    start_local_warden,
+)
 from execworld.providers.docker.seccomp import profile_json
 
 from .engines import Engine
@@ -54,6 +61,22 @@ def make_image(engine: Engine, folder: Path) -> Generator[str]:
         engine.docker("rmi", "--force", name)
 
 
+class OverCommand(Transport):
+    """The standard streams of a docker command: bytes alone get through it, and no descriptors."""
+
+    def __init__(self, command: Path) -> None:
+        self._command = start_local_warden(command)
+
+    async def receive(self, max_bytes: int) -> bytes:
+        return await self._command.receive(max_bytes)
+
+    async def send(self, data: bytes) -> None:
+        await self._command.send(data)
+
+    async def aclose(self) -> LinkEnd:
+        return await self._command.aclose()
+
+
 @asynccontextmanager
 async def open_contained(
     engine: Engine, image: str, options: Sequence[str], folder: Path, *, own_profile: bool = True
@@ -67,5 +90,5 @@ async def open_contained(
     script = folder / "run"
     script.write_text(f"#!/bin/sh\nexec {shlex.join([*command, image, '/warden'])}\n")
     script.chmod(0o755)
-    async with open_warden_machine(start_local_warden(script)) as machine:
+    async with open_warden_machine(OverCommand(script)) as machine:
         yield machine

@@ -10,8 +10,9 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from execworld.seams.values import record
 
 _MOST_LINKS: Final = 40  # MAXSYMLINKS of Linux
 _SCRIPT: Final = "execworld"
@@ -22,7 +23,7 @@ _PARTS: Final = ("bin", f"lib/{_VERSION}", f"lib64/{_VERSION}", "pyvenv.cfg")
 _SITES: Final = ("site-packages", "dist-packages")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Installed:
     """One part of an installation, canonical.
 
@@ -36,7 +37,7 @@ class Installed:
     parts: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Installation:
     """Attributes:
     installed: What lies at canonical paths.

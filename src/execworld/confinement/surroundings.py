@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
 from execworld.seams.policy import SandboxPolicy
+from execworld.seams.values import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Given:
     """What surrounds the world holds of one dimension, for every program in it.
 
