@@ -139,7 +139,11 @@ int lock_inherited(void) {
         return -1;
     if (lock.filter.size && filter_apply(lock.filter) < 0)
         return -1;
+#ifdef WARDEN_FUZZ /* the warden cannot do its work under just any filter, and no host asks it to */
+    return 0;
+#else
     return lock.restriction.filter.size ? filter_apply(lock.restriction.filter) : 0;
+#endif
 }
 
 int lock_own_files(void) {
