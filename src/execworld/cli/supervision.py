@@ -26,6 +26,7 @@ def run_supervised(function: Callable[[], Awaitable[int]]) -> int:
 
 async def _supervise(function: Callable[[], Awaitable[int]]) -> int:
     numbers = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.getsignal(number) for number in numbers}
     received: list[int] = []
     code: int | None = None
     failure: BaseException | None = None
@@ -47,6 +48,9 @@ async def _supervise(function: Callable[[], Awaitable[int]]) -> int:
             except Exception as error:  # noqa: BLE001 - the task group would wrap it; it is raised below
                 failure = error
             watching.cancel_scope.cancel()
+        # asyncio would leave SIGINT to KeyboardInterrupt, wherever the program is on its way out.
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if code is None and received:
         raise Interrupted(received[0]) from failure
     if failure is not None:

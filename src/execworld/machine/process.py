@@ -26,7 +26,7 @@ from execworld.machine.spill import SpillFile, SpillStore
 from execworld.machine.streams import MachineReceiveStream, MachineSendStream
 from execworld.machine.values import Spawned
 from execworld.seams.enforcement import Enforcement
-from execworld.seams.errors import ExecworldError
+from execworld.seams.errors import ExecworldError, OutcomeUnknown, WorldLost
 from execworld.seams.policy import ResourceLimits
 from execworld.seams.results import CommandResult, KillMethod, Output, OutputLimits, OutputSlice, TreeReport
 from execworld.seams.subprocess import OutputCallback, OutputStream, Process, StreamMode
@@ -225,6 +225,10 @@ class MachineProcess(Process):
         with contextlib.suppress(NoSuchHandle), self._cancelled_at_end():
             try:
                 self._exit = await self._machine.wait(self._handle)
+            except WorldLost as error:
+                # It was started: what became of it is unknown, however early the world was lost.
+                self._lost = OutcomeUnknown(error.message, op=error.op, world=error.world, hint=error.hint)
+                self._lost.__cause__ = error
             except ExecworldError as error:
                 self._lost = error
             self._duration_s = time.monotonic() - self._asked_s
