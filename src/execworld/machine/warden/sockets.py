@@ -51,7 +51,7 @@ class SocketTransport(DirectTransport):
             loop, descriptor = asyncio.get_running_loop(), self._socket.fileno()
             loop.add_reader(descriptor, call)
         except (RuntimeError, NotImplementedError):
-            return None
+            return None  # no loop of asyncio runs here, or one that cannot watch a descriptor
 
         def stop() -> None:
             loop.remove_reader(descriptor)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -383,8 +384,9 @@ class Breaking(DirectTransport):
         return await self._pipe.aclose()
 
 
-async def test_a_reply_whose_consequence_cannot_be_sent_ends_the_world() -> None:
-    """The warden answered and was killed: what came in is read, and the kill of the spawned tree cannot go out."""
+@asynccontextmanager
+async def with_a_cancelled_spawn() -> AsyncGenerator[tuple[WardenMachine, Peer, Breaking, int]]:
+    """The caller is gone and the warden has not answered: number is that of the request."""
     pipe, peer = make_pipe()
     transport = Breaking(pipe)
     async with anyio.create_task_group() as tasks:
@@ -394,39 +396,33 @@ async def test_a_reply_whose_consequence_cannot_be_sent_ends_the_world() -> None
                 await machine.run(SPAWN)
             number, _ = await peer.expect(BATCH)
             await peer.expect(CANCEL)
-            transport.broken = True
-            await peer.reply(number, spawned(7))
-            with (
-                anyio.fail_after(5),
-                pytest.raises(WorldLost, match="the link failed: the warden was killed"),
-            ):
-                await machine.ping()
+            yield machine, peer, transport, number
+
+
+async def test_a_reply_whose_consequence_cannot_be_sent_ends_the_world() -> None:
+    """The warden answered and was killed: what came in is read, and the kill of the spawned tree cannot go out."""
+    async with with_a_cancelled_spawn() as (machine, peer, transport, number):
+        transport.broken = True
+        await peer.reply(number, spawned(7))
+        with anyio.fail_after(5), pytest.raises(WorldLost, match="the link failed: the warden was killed"):
+            await machine.ping()
 
 
 async def test_what_the_warden_said_before_it_ended_is_heard_though_nothing_can_be_sent() -> None:
     """The answer to a kill comes just before the end: the release that it leads to finds nobody."""
-    pipe, peer = make_pipe()
-    transport = Breaking(pipe)
     reports: list[bool] = []
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(peer.greet)
-        async with open_warden_machine(transport, SMALL) as machine:
-            with anyio.move_on_after(0.05):
-                await machine.run(SPAWN)
-            number, _ = await peer.expect(BATCH)
-            await peer.expect(CANCEL)
-            await peer.reply(number, spawned(7))
-            kill, _ = await peer.expect(KILL_TREE)
+    async with with_a_cancelled_spawn() as (machine, peer, transport, number):
+        await peer.reply(number, spawned(7))
+        kill, _ = await peer.expect(KILL_TREE)
 
-            async def close() -> None:
-                reports.append((await machine.aclose()).gone)
+        async def close() -> None:
+            reports.append((await machine.aclose()).gone)
 
+        async with anyio.create_task_group() as tasks:
             tasks.start_soon(close)
             end, _ = await peer.expect(CLOSE)
             transport.broken = True
             await peer.write(frame(REPLY, kill, NOTHING_LEFT), frame(REPLY, end, NOTHING_LEFT))
-            with anyio.fail_after(5):
-                await anyio.wait_all_tasks_blocked()
     assert reports == [True]
 
 
