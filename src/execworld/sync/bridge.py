@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -17,6 +17,8 @@ from execworld.seams import WorldClosed
 
 ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
+
+_SIGNAL_CHECK_S: Final = 0.25
 
 
 class Task(Generic[ResultT]):
@@ -50,7 +52,7 @@ class Task(Generic[ResultT]):
         """
         try:
             self.start()
-            concurrent.futures.wait([self.future])
+            _await_done(self.future)
         except WorldClosed:
             raise
         except BaseException:
@@ -60,7 +62,7 @@ class Task(Generic[ResultT]):
 
     def result_after_interruption(self) -> ResultT:
         """Like `result`, but an interruption waits for the function instead of cancelling it."""
-        interruption = _wait_through(lambda: concurrent.futures.wait([self.future]))
+        interruption = _wait_through(lambda: _await_done(self.future))
         outcome = self._outcome()
         if interruption is not None:
             raise interruption
@@ -74,7 +76,7 @@ class Task(Generic[ResultT]):
             _wait_through(lambda: _call_soon(self._portal, self._cancel_scope))
         except WorldClosed:
             return  # the loop ends only after everything in it
-        _wait_through(lambda: concurrent.futures.wait([self.future]))
+        _wait_through(lambda: _await_done(self.future))
 
     async def _run(self) -> None:
         if self._begun:
@@ -115,6 +117,16 @@ def _call_soon(portal: BlockingPortal, function: Callable[[], object]) -> None:
         portal.start_task_soon(function)
     except RuntimeError as error:
         raise WorldClosed("the world was closed, or is called from its own event loop") from error
+
+
+def _await_done(future: concurrent.futures.Future[Any]) -> None:
+    """Wait until *future* has a result, and let signal handlers run meanwhile.
+
+    CPython runs handlers in the main thread between two steps. A signal that comes after the last of them but before
+    this thread sleeps, or that the kernel gives to another thread, wakes nobody; hence no sleep here is long.
+    """
+    while not concurrent.futures.wait([future], timeout=_SIGNAL_CHECK_S).done:
+        pass
 
 
 def _wait_through(step: Callable[[], object]) -> BaseException | None:
@@ -167,7 +179,7 @@ class Bridge:
         task = Task(self._portal, hold)
         try:
             task.start()
-            concurrent.futures.wait([settled])
+            _await_done(settled)
         except WorldClosed:
             raise
         except BaseException:

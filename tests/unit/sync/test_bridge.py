@@ -137,6 +137,24 @@ def test_an_interruption_cancels_the_call_and_waits_for_its_cleanup(
     assert steps == ["cleaned up"]
 
 
+def test_an_interruption_is_noticed_when_another_thread_took_the_signal(
+    bridge: Bridge, interrupt: None
+) -> None:
+    """Python then sets a flag that nothing looks at while the main thread sleeps."""
+    steps: list[str] = []
+
+    async def long_call() -> None:
+        try:
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            await anyio.sleep_forever()
+        finally:
+            steps.append("cleaned up")
+
+    with pytest.raises(KeyboardInterrupt):
+        bridge.call(long_call)
+    assert steps == ["cleaned up"]
+
+
 def test_a_context_is_left_in_the_task_that_entered_it(bridge: Bridge) -> None:
     """A cancel scope may not be left elsewhere."""
     tasks: list[object] = []

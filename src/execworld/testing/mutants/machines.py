@@ -128,11 +128,12 @@ class _TerminalMachine(ForwardingMachine):
 
 class _TerminalEndsWithItsCommand(_TerminalMachine):
     async def receive(self, handle: int, stream: int, max_bytes: int) -> bytes:
+        chunk = await self.inner.receive(handle, stream, max_bytes)
         if handle in self.terminals and stream == STDOUT:
-            with anyio.move_on_after(0.001):
+            with anyio.move_on_after(0.2):  # a command that prints its last and ends does both well within
                 await self.inner.wait(handle)
                 return b""
-        return await self.inner.receive(handle, stream, max_bytes)
+        return chunk
 
 
 class _IgnoresResize(ForwardingMachine):
@@ -254,6 +255,7 @@ MACHINE_MUTANTS = (
         "mutant terminal-ends-with-its-command",
         "loses what a terminal still holds when its command ended",
         ("T-3", "T-20"),
+        ("T-4", "T-21", "T-22", "T-23", "T-25", "T-26", "T-27", "T-28", "W-12"),
         machine=_TerminalEndsWithItsCommand,
     ),
     Mutant("mutant ignores-resize", "does not resize", ("T-22",), machine=_IgnoresResize),
