@@ -9,10 +9,17 @@ from execworld.machine.warden.local import LocalWardenTransport, start_local_war
 from execworld.machine.warden.locating import locate_warden
 from execworld.machine.warden.machine import WardenMachine
 from execworld.machine.warden.opening import open_warden_machine
-from execworld.machine.warden.transport import DirectTransport, LinkEnd, Transport, TransportBroken
+from execworld.machine.warden.transport import (
+    DirectTransport,
+    FarSideGone,
+    LinkEnd,
+    Transport,
+    TransportBroken,
+)
 
 __all__ = [
     "DirectTransport",
+    "FarSideGone",
     "LinkEnd",
     "LinkSettings",
     "LocalWardenTransport",

@@ -21,7 +21,13 @@ from execworld.machine.warden.frames import (
     encode_message,
 )
 from execworld.machine.warden.outbox import Outbox, Parcel
-from execworld.machine.warden.transport import DirectTransport, LinkEnd, Transport, TransportBroken
+from execworld.machine.warden.transport import (
+    DirectTransport,
+    FarSideGone,
+    LinkEnd,
+    Transport,
+    TransportBroken,
+)
 from execworld.machine.warden.wire import Cursor, Malformed
 from execworld.seams.errors import OutcomeUnknown, WorldClosed, WorldLost
 
@@ -33,14 +39,19 @@ _BULK_BYTES: Final = 16 * 1024
 _BEATS_A_LEASE: Final = 3
 _FIRST_HEARTBEAT: Final = 1 << 63
 _LAST_WORDS_S: Final = 1.0
+_ENDING_SIGNAL: Final = 4
 _ENDINGS: Final = {
     1: "a violation of the protocol by this side",
     2: "the version of the protocol",
     3: "its lease ran out",
-    4: "a signal",
+    _ENDING_SIGNAL: "a signal",
     5: "an internal error",
     6: "a cover that was taken away",
 }
+
+
+class _Ended(Exception):
+    """The stream has ended, or the warden says that somebody told it to end. Why is for the transport to find out."""
 
 
 class Receiver(Protocol):
@@ -130,6 +141,7 @@ class Link:
         self._something_to_send = anyio.Event()
         self._send_failure: TransportBroken | None = None
         self._lost: str | None = None
+        self._hint = ""
         self._over = anyio.Event()
         self._finished = anyio.Event()
         self._silent_beats = 0
@@ -164,7 +176,7 @@ class Link:
     def not_sent(self, op: str) -> WorldLost | WorldClosed:
         if self.closing:
             return WorldClosed("the world is closed", op=op, world=self.world_id)
-        return WorldLost(f"the world is lost: {self._lost}", op=op, world=self.world_id)
+        return WorldLost(f"the world is lost: {self._lost}", op=op, world=self.world_id, hint=self._hint)
 
     def outcome_unknown(self, op: str) -> OutcomeUnknown | WorldClosed:
         if self.closing:
@@ -173,7 +185,7 @@ class Link:
             f"the world was lost meanwhile: {self._lost}",
             op=op,
             world=self.world_id,
-            hint="look at what it was to change before repeating it",
+            hint="\n".join(filter(None, (self._hint, "look at what it was to change before repeating it"))),
         )
 
     async def call(
@@ -290,14 +302,18 @@ class Link:
                 if self._heart is not None:
                     self._heart.stop()
                 self.lose("an internal error of this side")
-                self._end = await self._transport.aclose()
-                self._finished.set()
+                try:
+                    self._end = await self._transport.aclose()
+                finally:
+                    self._finished.set()
 
     async def _read(self, received: bytes) -> None:
         try:
             self._take_in(received)
             if self._direct is None or not await self._read_when_called(self._direct):
                 await self._read_in_turn()
+        except _Ended as ended:
+            self._lose_for(await self._transport.explain_end() or ended)
         except (Malformed, TransportBroken) as error:
             self._lose_for(error)
 
@@ -340,14 +356,20 @@ class Link:
 
     def _heard(self, data: bytes) -> None:
         if not data:
-            self.lose("the link ended")
-            return
+            raise _Ended("the link ended")
         self._silent_beats = 0
         self._take_in(data)
 
-    def _lose_for(self, error: Malformed | TransportBroken) -> None:
-        what = "the warden broke the protocol" if isinstance(error, Malformed) else "the link failed"
-        self.lose(f"{what}: {error}")
+    def _lose_for(self, error: Exception) -> None:
+        if isinstance(error, FarSideGone):
+            self._hint = error.hint
+            self.lose(str(error))
+        elif isinstance(error, Malformed):
+            self.lose(f"the warden broke the protocol: {error}")
+        elif isinstance(error, TransportBroken):
+            self.lose(f"the link failed: {error}")
+        else:
+            self.lose(str(error))
 
     def _take_in(self, data: bytes) -> None:
         for kind, more, number, body in self._parser.feed(data):
@@ -392,7 +414,10 @@ class Link:
         if reason not in _ENDINGS:
             raise Malformed(f"it ended for reason {reason}")
         detail = f" ({text.decode('utf-8', 'replace')[:200]})" if text else ""
-        self.lose(f"the warden ended because of {_ENDINGS[reason]}{detail}")
+        ended = f"the warden ended because of {_ENDINGS[reason]}{detail}"
+        if reason == _ENDING_SIGNAL:
+            raise _Ended(ended)
+        self.lose(ended)
 
     async def _write(self) -> None:
         try:
@@ -433,7 +458,7 @@ class Link:
             # Counted in beats and not by the clock: a loop that was blocked has not read what is there, and a
             # machine that slept has not been silent.
             self._silent_beats += 1
-            if self._silent_beats > _BEATS_A_LEASE:
+            if self._silent_beats > _BEATS_A_LEASE and not await self._transport.excuse_silence():
                 self.lose(f"nothing came from the warden for {heart.interval_s * self._silent_beats:.0f} s")
             if self._direct is None:
                 heart.beat_by_loop()

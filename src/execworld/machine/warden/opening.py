@@ -18,7 +18,7 @@ from execworld.machine.warden.facts import (
 from execworld.machine.warden.frames import split_greeting
 from execworld.machine.warden.link import Link
 from execworld.machine.warden.machine import WardenMachine
-from execworld.machine.warden.transport import LinkEnd, Transport, TransportBroken
+from execworld.machine.warden.transport import FarSideGone, LinkEnd, Transport, TransportBroken
 from execworld.machine.warden.wire import Malformed
 from execworld.seams.errors import WorldUnavailable
 
@@ -72,7 +72,8 @@ async def _greet(
         while True:
             data = await transport.receive(_READ_BYTES)
             if not data:
-                raise TransportBroken("the link ended before the warden said anything")
+                gone = await transport.explain_end()
+                raise gone or TransportBroken("the link ended before the warden said anything")
             received += data
             found = split_greeting(bytes(received))
             if found is not None:
@@ -98,7 +99,9 @@ def _unavailable(error: Exception, end: LinkEnd, received: bytes) -> WorldUnavai
     return WorldUnavailable(
         "; ".join(parts),
         op="world.open",
-        hint="use the warden of this version of execworld"
+        hint=error.hint
+        if isinstance(error, FarSideGone)
+        else "use the warden of this version of execworld"
         if isinstance(error, WrongVersion)
         else "what starts the warden must pass its standard input and output on unchanged",
     )

@@ -17,6 +17,18 @@ class TransportBroken(Exception):
     """The stream failed: nothing more can be sent, or nothing more will come."""
 
 
+class FarSideGone(TransportBroken):
+    """What the stream led to has ended, and it is known how.
+
+    Attributes:
+        hint: What the reader can do about it; empty when there is nothing honest to say.
+    """
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
 @record
 class LinkEnd:
     """How a link ended.
@@ -58,6 +70,14 @@ class Transport(ABC):
         A heartbeat for the lease is sent by the same event loop, so with a transport that is no `DirectTransport` a
         program that blocks its event loop for longer than the lease loses its world.
         """
+
+    async def explain_end(self) -> FarSideGone | None:
+        """Why the stream has ended, or will because somebody told the warden to end, when that can be found out."""
+        return None
+
+    async def excuse_silence(self) -> bool:
+        """Whether the far side is known to be held up, so that its silence for a whole lease means nothing."""
+        return False
 
     @abstractmethod
     async def aclose(self) -> LinkEnd:
