@@ -1,0 +1,154 @@
+"""Provider ``docker``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from execworld.confinement.confiner import CellConfiner
+from execworld.machine.warden import LinkSettings, WardenMachine, open_warden_machine
+from execworld.machine.world import WorldSettings, open_machine_world
+from execworld.providers.docker.boundary import boundary_of
+from execworld.providers.docker.config import DockerConfig, config_from_url
+from execworld.providers.docker.contexts import EngineAddress, engine_variables, find_engine
+from execworld.providers.docker.creating import MadeContainer, make_container
+from execworld.providers.docker.engine import Engine, open_engine
+from execworld.providers.docker.images import find_image
+from execworld.providers.docker.shaping import Shape, refuse_engine_sockets
+from execworld.providers.docker.workspaces import calling_user, ensure_workspace
+from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
+from execworld.seams.errors import ConfigurationError, Unsupported, WorldUnavailable
+from execworld.seams.identity import Boundary, WorldIdentity
+from execworld.seams.policy import NetworkMode
+from execworld.seams.provider import OpenRequest, Probe, Provider
+from execworld.seams.world import World
+
+_LEASE_S: Final = 30.0
+"""The engine may be restarted in a way that lets containers live; then nobody closes the warden's input."""
+_SHOWN_ID_CHARACTERS: Final = 12
+
+
+@asynccontextmanager
+async def _open(request: OpenRequest[DockerConfig]) -> AsyncGenerator[World]:
+    config = request.config
+    address = find_engine(
+        host=config.host,
+        context=config.context,
+        variables=engine_variables() if config.from_environment else None,
+    )
+    if config.container:
+        # Joining a container that runs goes here: `joining.py`.
+        raise Unsupported("a container that runs cannot be joined yet", op="world.open")
+    refuse_engine_sockets(config, address)
+    if config.workspace and address.scheme != "unix":
+        raise ConfigurationError(
+            f"`workspace` is a directory of this host, and the engine is elsewhere: {address.shown}",
+            hint="use `workspace_volume`, or a bind mount of a path of that host",
+        )
+    async with (
+        open_engine(
+            address, timeout_s=config.engine_timeout_s, trust_environment=config.from_environment
+        ) as engine,
+        _made_world(request, engine) as world,
+    ):
+        yield world
+
+
+@asynccontextmanager
+async def _made_world(request: OpenRequest[DockerConfig], engine: Engine) -> AsyncGenerator[World]:
+    config = request.config
+    info = await engine.info()
+    image = await find_image(engine, config, info)
+    shape = Shape(
+        image=str(image["Id"]),
+        architecture=str(image["Architecture"]),
+        user=config.user or (calling_user(info) if config.workspace else ""),
+        network=config.network or ("none" if request.policy.network.mode is NetworkMode.NONE else ""),
+        environment=_environment(request),
+    )
+    async with make_container(engine, config, shape) as (made, transport):
+        async with open_warden_machine(transport, LinkSettings(lease_s=_LEASE_S)) as machine:
+            async with _world_on(request, engine, info, made, machine) as world:
+                yield world
+
+
+@asynccontextmanager
+async def _world_on(
+    request: OpenRequest[DockerConfig],
+    engine: Engine,
+    info: Mapping[str, Any],
+    made: MadeContainer,
+    machine: WardenMachine,
+) -> AsyncGenerator[World]:
+    identity = WorldIdentity("docker", f"{made.container[:_SHOWN_ID_CHARACTERS]}@{made.started_at}")
+    machine.world_id = identity.world_id
+    await ensure_workspace(engine, made.container, machine, request.policy)
+    workspace = request.config.workspace_target if request.config.has_workspace else None
+    boundary = boundary_of(made.inspected, info, remote=engine.address.scheme != "unix")
+    settings = WorldSettings(
+        identity=identity,
+        policy=request.policy,
+        enforcement=Enforcement({Dimension.KILL_TREE: _kill_tree(machine)}),
+        boundary=boundary.boundary,
+        crossings=boundary.crossings,
+        cwd=request.cwd or request.policy.workspace or workspace,
+        environment=(*request.environment, *_names(made.inspected["Config"].get("Env") or ())),
+        confiner=CellConfiner(machine.warden_facts),
+    )
+    async with open_machine_world(machine, settings) as world:
+        yield world
+
+
+def _kill_tree(machine: WardenMachine) -> DimensionEnforcement:
+    return DimensionEnforcement(
+        asked=False,
+        required=False,
+        state=EnforcementState.PARTIAL,
+        by=str(machine.facts.kill_method),
+        why_not="a program without confinement can kill the supervisor of its own command",
+    )
+
+
+def _environment(request: OpenRequest[DockerConfig]) -> Mapping[str, str]:
+    """What the container gets beside the environment of its image: what was let through, and the option `env`."""
+    let_through = (*request.environment, *request.policy.environment)
+    return {name: os.environ[name] for name in let_through if name in os.environ} | dict(request.config.env)
+
+
+def _names(environment: Iterable[str]) -> tuple[str, ...]:
+    return tuple(entry.partition("=")[0] for entry in environment)
+
+
+async def _probe() -> Probe:
+    address = EngineAddress("unix:///var/run/docker.sock")
+    try:
+        async with open_engine(address, timeout_s=5.0) as engine:
+            info: Mapping[str, Any] = await engine.info()
+    except ImportError as error:
+        return Probe(
+            available=False,
+            reason=f"the Python package `{error.name}` is not installed",
+            hint="pip install 'execworld[docker]'",
+        )
+    except WorldUnavailable as error:
+        return Probe(available=False, reason=error.message, hint=error.hint)
+    if info.get("OSType") != "linux":
+        return Probe(
+            available=False,
+            reason=f"the engine runs containers for {info.get('OSType')}",
+            hint="it must run Linux containers",
+        )
+    return Probe(available=True, boundary=Boundary.CONTAINER)
+
+
+provider: Final = Provider(
+    name="docker",
+    summary="a container, made for the world or joined",
+    config_type=DockerConfig,
+    open=_open,
+    probe=_probe,
+    config_from_url=config_from_url,
+    extra="docker",
+)
