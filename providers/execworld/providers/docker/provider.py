@@ -17,6 +17,7 @@ from execworld.providers.docker.creating import MadeContainer, make_container
 from execworld.providers.docker.engine import Engine, open_engine
 from execworld.providers.docker.images import find_image
 from execworld.providers.docker.shaping import Shape, refuse_engine_sockets
+from execworld.providers.docker.sweeping import clean
 from execworld.providers.docker.workspaces import calling_user, ensure_workspace
 from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
 from execworld.seams.errors import ConfigurationError, Unsupported, WorldUnavailable
@@ -151,4 +152,5 @@ provider: Final = Provider(
     probe=_probe,
     config_from_url=config_from_url,
     extra="docker",
+    clean=clean,
 )
