@@ -7,19 +7,19 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from execworld.confinement.confiner import CellConfiner
 from execworld.machine.warden import LinkSettings, WardenMachine, open_warden_machine
 from execworld.machine.world import WorldSettings, open_machine_world
-from execworld.providers.docker.boundary import boundary_of
+from execworld.providers.docker.boundary import ContainerBoundary, boundary_of
 from execworld.providers.docker.config import DockerConfig, config_from_url
+from execworld.providers.docker.confining import confiner_in, kill_tree, restrict_programs
 from execworld.providers.docker.contexts import EngineAddress, engine_variables, find_engine
 from execworld.providers.docker.creating import MadeContainer, make_container
 from execworld.providers.docker.engine import Engine, open_engine
 from execworld.providers.docker.images import find_image
-from execworld.providers.docker.shaping import Shape, refuse_engine_sockets
+from execworld.providers.docker.shaping import Shape, is_root, refuse_engine_sockets
 from execworld.providers.docker.sweeping import clean
 from execworld.providers.docker.workspaces import calling_user, ensure_workspace
-from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
+from execworld.seams.enforcement import Dimension, Enforcement
 from execworld.seams.errors import ConfigurationError, Unsupported, WorldUnavailable
 from execworld.seams.identity import Boundary, WorldIdentity
 from execworld.seams.policy import NetworkMode
@@ -62,54 +62,46 @@ async def _made_world(request: OpenRequest[DockerConfig], engine: Engine) -> Asy
     config = request.config
     info = await engine.info()
     image = await find_image(engine, config, info)
+    user = config.user or (calling_user(info) if config.workspace else "")
     shape = Shape(
         image=str(image["Id"]),
         architecture=str(image["Architecture"]),
-        user=config.user or (calling_user(info) if config.workspace else ""),
+        user=user,
+        is_root=is_root(user or str(image["Config"].get("User") or "")),
         network=config.network or ("none" if request.policy.network.mode is NetworkMode.NONE else ""),
         environment=_environment(request),
     )
     async with make_container(engine, config, shape) as (made, transport):
         async with open_warden_machine(transport, LinkSettings(lease_s=_LEASE_S)) as machine:
-            async with _world_on(request, engine, info, made, machine) as world:
+            boundary = boundary_of(made.inspected, info, remote=engine.address.scheme != "unix")
+            await restrict_programs(machine, config, shape, boundary)
+            await ensure_workspace(engine, made.container, machine, request.policy)
+            async with _world_on(request, made, machine, boundary) as world:
                 yield world
 
 
 @asynccontextmanager
 async def _world_on(
     request: OpenRequest[DockerConfig],
-    engine: Engine,
-    info: Mapping[str, Any],
     made: MadeContainer,
     machine: WardenMachine,
+    boundary: ContainerBoundary,
 ) -> AsyncGenerator[World]:
     identity = WorldIdentity("docker", f"{made.container[:_SHOWN_ID_CHARACTERS]}@{made.started_at}")
     machine.world_id = identity.world_id
-    await ensure_workspace(engine, made.container, machine, request.policy)
     workspace = request.config.workspace_target if request.config.has_workspace else None
-    boundary = boundary_of(made.inspected, info, remote=engine.address.scheme != "unix")
     settings = WorldSettings(
         identity=identity,
         policy=request.policy,
-        enforcement=Enforcement({Dimension.KILL_TREE: _kill_tree(machine)}),
+        enforcement=Enforcement({Dimension.KILL_TREE: kill_tree(machine, boundary)}),
         boundary=boundary.boundary,
         crossings=boundary.crossings,
         cwd=request.cwd or request.policy.workspace or workspace,
         environment=(*request.environment, *_names(made.inspected["Config"].get("Env") or ())),
-        confiner=CellConfiner(machine.warden_facts),
+        confiner=await confiner_in(machine, boundary),
     )
     async with open_machine_world(machine, settings) as world:
         yield world
-
-
-def _kill_tree(machine: WardenMachine) -> DimensionEnforcement:
-    return DimensionEnforcement(
-        asked=False,
-        required=False,
-        state=EnforcementState.PARTIAL,
-        by=str(machine.facts.kill_method),
-        why_not="a program without confinement can kill the supervisor of its own command",
-    )
 
 
 def _environment(request: OpenRequest[DockerConfig]) -> Mapping[str, str]:

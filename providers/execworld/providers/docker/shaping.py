@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from execworld.providers.docker.config import DockerConfig, Mount, MountKind, Port
 from execworld.providers.docker.contexts import EngineAddress
+from execworld.providers.docker.crossings import capability
 from execworld.providers.docker.injecting import PROGRAM
 from execworld.providers.docker.labels import Purpose, labels_for
 from execworld.providers.docker.seccomp import has_profile, profile_json
 from execworld.seams.errors import ConfigurationError, PolicyRefused
 
 _ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+_SETFCAP: Final = "CAP_SETFCAP"
 _SOCKETS: Final = (
     "/var/run/docker.sock",
     "/run/docker.sock",
@@ -34,6 +36,7 @@ class Shape:
         image: That the container is made of, by its id.
         architecture: Of the image.
         user: That the warden runs as; empty for that of the image.
+        is_root: Whether that is root.
         network: Empty for the engine's default.
         environment: Beside that of the image.
     """
@@ -41,8 +44,41 @@ class Shape:
     image: str
     architecture: str
     user: str = ""
+    is_root: bool = True
     network: str = ""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def is_root(user: str) -> bool:
+    """Whether a user, as the engine takes it, is known to be root."""
+    return user.partition(":")[0] in ("", "0", "root")
+
+
+def has_own_profile(config: DockerConfig, architecture: str) -> bool:
+    """Whether the container gets our profile, under which programs have to be kept from what cells need."""
+    return (
+        not config.seccomp
+        and config.no_new_privileges
+        and has_profile(_ARCHITECTURES.get(architecture, architecture))
+    )
+
+
+def lends_setfcap(config: DockerConfig, shape: Shape) -> bool:
+    """Whether the container gets CAP_SETFCAP against what was asked for.
+
+    Without it root cannot map itself into the namespaces of a cell. Programs have to be kept from it.
+    """
+    dropped, added = _capabilities(config.cap_drop), _capabilities(config.cap_add)
+    return (
+        shape.is_root
+        and has_own_profile(config, shape.architecture)
+        and not dropped.isdisjoint({"CAP_ALL", _SETFCAP})
+        and added.isdisjoint({"CAP_ALL", _SETFCAP})
+    )
+
+
+def _capabilities(names: Iterable[str]) -> set[str]:
+    return {capability(name) for name in names}
 
 
 def configuration(config: DockerConfig, shape: Shape, name: str) -> dict[str, Any]:
@@ -95,6 +131,7 @@ def refuse_engine_sockets(config: DockerConfig, address: EngineAddress) -> None:
 
 
 def _host_configuration(config: DockerConfig, shape: Shape, ports: list[Port]) -> dict[str, Any]:
+    lent = lends_setfcap(config, shape)
     found: dict[str, Any] = {
         "AutoRemove": not config.keep,
         # The default driver would write each byte of the protocol to a file of the host.
@@ -107,8 +144,8 @@ def _host_configuration(config: DockerConfig, shape: Shape, ports: list[Port]) -
             if mount.kind is MountKind.TMPFS
         },
         "ReadonlyRootfs": config.read_only,
-        "CapDrop": list(config.cap_drop),
-        "CapAdd": list(config.cap_add),
+        "CapDrop": [name for name in config.cap_drop if not lent or capability(name) != _SETFCAP],
+        "CapAdd": [*config.cap_add, *([_SETFCAP] if lent else [])],
         "SecurityOpt": _security_options(config, shape.architecture),
         # Loopback only: what listens in the container is nobody's business but that of this host.
         "PortBindings": {
@@ -159,11 +196,7 @@ def _seccomp(config: DockerConfig, architecture: str) -> str:
         ConfigurationError: there is no profile at that path. The engine would say so only when it starts the container.
     """
     chosen = config.seccomp
-    if (
-        not chosen
-        and config.no_new_privileges
-        and has_profile(_ARCHITECTURES.get(architecture, architecture))
-    ):
+    if has_own_profile(config, architecture):
         return profile_json()
     if chosen in ("", "engine"):
         return ""
