@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 from execworld.machine.warden import LinkSettings, WardenMachine, open_warden_machine
 from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.providers.docker.boundary import ContainerBoundary, boundary_of
-from execworld.providers.docker.config import DockerConfig, config_from_url
+from execworld.providers.docker.config import DockerConfig, PullPolicy, config_from_url
 from execworld.providers.docker.confining import confiner_in, kill_tree, restrict_programs
 from execworld.providers.docker.contexts import EngineAddress, engine_variables, find_engine
 from execworld.providers.docker.creating import MadeContainer, make_container
 from execworld.providers.docker.engine import Engine, open_engine
+from execworld.providers.docker.entrypoints import entrypoint_of, run_entrypoint
 from execworld.providers.docker.images import find_image
 from execworld.providers.docker.shaping import Shape, is_root, refuse_engine_sockets
 from execworld.providers.docker.sweeping import clean
@@ -39,9 +40,7 @@ async def _open(request: OpenRequest[DockerConfig]) -> AsyncGenerator[World]:
         context=config.context,
         variables=engine_variables() if config.from_environment else None,
     )
-    if config.container:
-        # Joining a container that runs goes here: `joining.py`.
-        raise Unsupported("a container that runs cannot be joined yet", op="world.open")
+    _refuse_what_is_not_there_yet(config, address)
     refuse_engine_sockets(config, address)
     if config.workspace and address.scheme != "unix":
         raise ConfigurationError(
@@ -57,11 +56,29 @@ async def _open(request: OpenRequest[DockerConfig]) -> AsyncGenerator[World]:
         yield world
 
 
+def _refuse_what_is_not_there_yet(config: DockerConfig, address: EngineAddress) -> None:
+    problem, hint = "", ""
+    if config.container:
+        problem = "a container that runs cannot be joined yet"
+    elif config.build is not None:
+        problem = "an image cannot be built yet"
+    elif config.pull is PullPolicy.ALWAYS:
+        problem, hint = "an image cannot be pulled yet", f"`docker pull {config.image}` fetches it"
+    elif address.tls is not None:
+        # A socket under TLS cannot be taken from the SDK: it has no duplicate, and what it has read ahead is hidden.
+        problem = f"an engine behind TLS cannot be used yet: {address.shown} ({address.source})"
+        hint = "reach it as ssh://user@host, or forward its socket by SSH and name that"
+    if problem:
+        raise Unsupported(problem, op="world.open", hint=hint)
+
+
 @asynccontextmanager
 async def _made_world(request: OpenRequest[DockerConfig], engine: Engine) -> AsyncGenerator[World]:
     config = request.config
     info = await engine.info()
     image = await find_image(engine, config, info)
+    if config.start_entrypoint:
+        entrypoint_of(image)
     user = config.user or (calling_user(info) if config.workspace else "")
     shape = Shape(
         image=str(image["Id"]),
@@ -76,7 +93,10 @@ async def _made_world(request: OpenRequest[DockerConfig], engine: Engine) -> Asy
             boundary = boundary_of(made.inspected, info, remote=engine.address.scheme != "unix")
             await restrict_programs(machine, config, shape, boundary)
             await ensure_workspace(engine, made.container, machine, request.policy)
-            async with _world_on(request, made, machine, boundary) as world:
+            async with AsyncExitStack() as opened:
+                world = await opened.enter_async_context(_world_on(request, made, machine, boundary))
+                if config.start_entrypoint:
+                    await opened.enter_async_context(run_entrypoint(world, image))
                 yield world
 
 

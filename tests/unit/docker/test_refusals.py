@@ -1,0 +1,40 @@
+"""What the provider cannot do yet is refused before an engine is asked for anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from execworld.seams import Unsupported
+from execworld.world import open_world
+
+NOWHERE = "unix:///no/such.sock"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"container": "name"}, "joined"),
+        ({"build": {"context": "/"}}, "built"),
+        ({"image": "x", "pull": "always"}, "pulled"),
+    ],
+    ids=str,
+)
+async def test_an_option_is_refused_rather_than_ignored(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(Unsupported, match=said):
+        async with open_world("docker", host=NOWHERE, **options):
+            pass
+
+
+@pytest.mark.anyio
+async def test_an_engine_behind_tls_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
+    with pytest.raises(Unsupported, match="TLS") as caught:
+        async with open_world("docker://x", from_environment=True):
+            pass
+    assert "ssh://" in caught.value.hint
