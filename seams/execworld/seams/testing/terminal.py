@@ -236,7 +236,7 @@ class TerminalContract(ContractSuite):
     async def test_T27_large_input_is_typed_whole(self, world: World) -> None:
         """More input than the terminal takes at once arrives whole while the output is being read, and a reader
         that pauses loses nothing."""
-        script = "stty raw -echo; echo ready; head -c 100000 | cksum"
+        script = "stty raw -echo; echo ready; head -c 100000 | wc -c"
         data = b"0123456789abcdef" * 6250
         async with world.subprocess.open_terminal(
             ["sh", "-c", f"{script}; printf '%0100000d' 0"]
@@ -246,7 +246,7 @@ class TerminalContract(ContractSuite):
                 await terminal.send(data)
                 await anyio.sleep(0.05)
                 received = await receive_to_end(terminal)
-        assert received.split()[1] == b"100000"
+        assert received.split()[0] == b"100000"
         assert received.endswith(b"0" * 99_990)
 
     async def test_T28_a_cancelled_read_loses_nothing(self, world: World) -> None:
