@@ -22,7 +22,31 @@ SMOKE: Final = frozenset(
 """What a split or slow link is most likely to break: order, completeness, character borders, end of streams. And each
 kind of operation once, under the sanitizers."""
 
-_CLAUSE: Final = re.compile(r"::Test(?:Split|Sanitized)\w+::test_([A-Z]+\d+)_")
+NO_PROGRAM: Final = frozenset(
+    {
+        *(
+            "F1",
+            "F2",
+            "F3",
+            "F10",
+            "F15",
+            "F18",
+            "F20",
+            "F23",
+            "F33",
+            "F35",
+            "F40",
+            "F49",
+            "F60",
+            "F71",
+            "F80",
+        ),
+        *("F86", "F95", "F102", "F110", "F120", "F125"),
+    }
+)
+"""Clauses that run no program of the world, for one that has none."""
+
+_CLAUSE: Final = re.compile(r"::Test(Split|Sanitized|Shape|Empty)\w*::test_([A-Z]+\d+)_")
 
 
 @pytest.fixture(scope="class")
@@ -32,21 +56,24 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pytest_report_header() -> str:
+    where = "contract over split links, over a warden with sanitizers, and in containers of further shapes"
     if FULL:
-        return "contract over split links, and over a warden with sanitizers: every clause"
-    return (
-        f"contract over split links, and over a warden with sanitizers: a smoke of {len(SMOKE)} clauses; "
-        "EXECWORLD_FULL=1 runs all"
-    )
+        return f"{where}: every clause"
+    return f"{where}: a smoke of {len(SMOKE)} clauses; EXECWORLD_FULL=1 runs all"
+
+
+def _runs(item: pytest.Item) -> bool:
+    match = _CLAUSE.search(item.nodeid)
+    if match is None:
+        return True
+    if match[1] == "Empty":
+        return match[2] in NO_PROGRAM
+    return FULL or match[2] in SMOKE
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Over split links, and with sanitizers, run a smoke by default: the whole suites take twenty minutes more."""
-    if FULL:
-        return
-    left_out = [
-        item for item in items if (match := _CLAUSE.search(item.nodeid)) is not None and match[1] not in SMOKE
-    ]
+    """Run a smoke by default where whole suites would take half an hour more."""
+    left_out = [item for item in items if not _runs(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)

@@ -1,18 +1,15 @@
-"""The contract, kept by worlds in a container that was made for them: as root, and as a user of the image."""
+"""The contract, kept by worlds in a container that was made for them; `test_docker_shapes` has further containers."""
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import ClassVar, Final
+from contextlib import asynccontextmanager
 
-import anyio
 import anyio.to_thread
 import pytest
+from tests.docker.engines import SHARED_SOCKET, Engine
 
-from execworld.seams import SandboxPolicy, World
+from execworld.seams import SandboxPolicy
 from execworld.seams.testing import (
     BreakableWorld,
     BrokenWorldMaker,
@@ -23,151 +20,50 @@ from execworld.seams.testing import (
     SubprocessContract,
     TerminalContract,
     WorldContract,
-    WorldMaker,
 )
-from execworld.world import open_world
 
-docker = pytest.importorskip("docker", reason="the extra `docker` is not installed")
+from .docker_worlds import ContainerWorld, engine_of_this_host, open_container
 
 pytestmark = pytest.mark.docker
 
-SOCKET: Final = "/var/run/docker.sock"
-IMAGE: Final = "debian:bookworm-slim"
-WORKSPACE: Final = "/work"
-
 
 @pytest.fixture(scope="module", autouse=True)
-def engine() -> None:
-    """There is an engine, and it has the image."""
-    lacking = ""
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(SOCKET)
-    except OSError as error:
-        lacking = f"no engine listens at {SOCKET}: {error}"
-    else:
-        client = docker.APIClient(f"unix://{SOCKET}")
-        try:
-            if not client.images(IMAGE):
-                lacking = f"the engine has no image {IMAGE}: sh images/make-bases makes it"
-        finally:
-            client.close()
-    if lacking and os.environ.get("CI") == "true":
-        pytest.fail(lacking)
-    if lacking:
-        pytest.skip(lacking)
+def engine() -> Engine:
+    return engine_of_this_host()
 
 
-def open_container(policy: SandboxPolicy, user: str) -> AbstractAsyncContextManager[World]:
-    # A volume without a name would be for root alone; a tmpfs is for everybody.
-    mounts = [{"target": WORKSPACE, "kind": "tmpfs", "executable": True}]
-    return open_world(f"docker://{IMAGE}", policy=policy, cwd=WORKSPACE, user=user, mounts=mounts)
-
-
-class AsRoot:
-    """Maker for worlds with full access, as root of the container."""
-
-    world_kind = "docker"
-    user: ClassVar[str] = "0:0"
-    policy: ClassVar[SandboxPolicy] = SandboxPolicy.full_access()
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def world_maker(cls) -> WorldMaker:
-        return lambda: open_container(cls.policy, cls.user)
-
-
-class AsUser(AsRoot):
-    """The same as an ordinary user."""
-
-    user = "1000:1000"
-
-
-class ConfinedRoot(AsRoot):
-    """Maker for worlds with workspace-write, as root of the container."""
-
-    policy = SandboxPolicy.workspace_write(WORKSPACE)
-
-
-class ConfinedUser(AsUser):
-    """The same as an ordinary user."""
-
-    policy = SandboxPolicy.workspace_write(WORKSPACE)
-
-
-class TestWorld(AsRoot, WorldContract):
+class TestWorld(ContainerWorld, WorldContract):
     pass
 
 
-class TestFileSystem(AsRoot, FileSystemContract):
+class TestFileSystem(ContainerWorld, FileSystemContract):
     pass
 
 
-class TestSubprocess(AsRoot, SubprocessContract):
+class TestSubprocess(ContainerWorld, SubprocessContract):
     pass
 
 
-class TestTerminal(AsRoot, TerminalContract):
+class TestTerminal(ContainerWorld, TerminalContract):
     pass
 
 
-class TestShell(AsRoot, ShellContract):
+class TestShell(ContainerWorld, ShellContract):
     pass
 
 
-class TestSandbox(AsRoot, SandboxContract):
-    pass
-
-
-class TestWorldOfUser(AsUser, WorldContract):
-    pass
-
-
-class TestFileSystemOfUser(AsUser, FileSystemContract):
-    pass
-
-
-class TestSubprocessOfUser(AsUser, SubprocessContract):
-    pass
-
-
-class TestTerminalOfUser(AsUser, TerminalContract):
-    pass
-
-
-class TestShellOfUser(AsUser, ShellContract):
-    pass
-
-
-class TestSandboxOfUser(AsUser, SandboxContract):
-    pass
-
-
-class TestConfinedFileSystem(ConfinedRoot, FileSystemContract):
-    pass
-
-
-class TestConfinedSubprocess(ConfinedRoot, SubprocessContract):
-    pass
-
-
-class TestConfinedSubprocessOfUser(ConfinedUser, SubprocessContract):
+class TestSandbox(ContainerWorld, SandboxContract):
     pass
 
 
 @asynccontextmanager
 async def open_breakable() -> AsyncGenerator[BreakableWorld]:
     """A world whose container can be killed, as anybody may who has the engine."""
-    async with open_container(SandboxPolicy.full_access(), AsRoot.user) as world:
+    async with open_container(SandboxPolicy.full_access()) as world:
 
         def kill() -> None:
-            client = docker.APIClient(f"unix://{SOCKET}")
-            try:
-                client.kill(world.identity.instance.partition("@")[0])
-            except docker.errors.NotFound:
-                pass  # it was killed before
-            finally:
-                client.close()
+            container = world.identity.instance.partition("@")[0]
+            Engine(SHARED_SOCKET).docker("kill", container, check=False)  # it may have been killed before
 
         async def break_it() -> None:
             await anyio.to_thread.run_sync(kill)

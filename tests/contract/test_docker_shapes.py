@@ -1,0 +1,75 @@
+"""The contract in containers of further shapes: a smoke of each by default, every clause with EXECWORLD_FULL=1."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from tests.docker.engines import Engine
+
+from execworld.seams.testing import (
+    FileSystemContract,
+    SandboxContract,
+    ShellContract,
+    SubprocessContract,
+    TerminalContract,
+    WorldContract,
+    WorldMaker,
+)
+
+from .docker_worlds import BUSYBOX, CONFINED, ContainerWorld, engine_of_this_host, open_container
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine() -> Engine:
+    return engine_of_this_host()
+
+
+class _Programs(FileSystemContract, SubprocessContract, TerminalContract, ShellContract):
+    """In one container: what needs programs in it."""
+
+
+class TestShapeUser(ContainerWorld, _Programs, WorldContract, SandboxContract):
+    """An ordinary user, whom the image does not know."""
+
+    options: ClassVar[Mapping[str, Any]] = {"user": "1000:1000"}
+
+
+class TestShapeConfined(ContainerWorld, _Programs):
+    policy = CONFINED
+
+
+class TestShapeConfinedUser(TestShapeUser):
+    policy = CONFINED
+
+
+class TestShapeBusyBox(ContainerWorld, _Programs):
+    image = BUSYBOX
+
+
+class TestShapeReadOnly(ContainerWorld, _Programs):
+    """Nothing can be written but what is mounted."""
+
+    options: ClassVar[Mapping[str, Any]] = {"read_only": True, "user": "1000:1000", "cap_drop": ["ALL"]}
+
+
+class TestEmptyImage(FileSystemContract):
+    """An image without any file: a smoke of what needs no program, always."""
+
+    world_kind = "docker"
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def world_maker(cls, engine: Engine) -> Generator[WorldMaker]:
+        name = f"execworld-test-scratch-{os.getpid()}"
+        context = Path(__file__).parents[2] / "images" / "world-scratch"
+        engine.docker("build", "--quiet", "--tag", name, os.fspath(context))
+        try:
+            yield lambda: open_container(ContainerWorld.policy, name)
+        finally:
+            engine.docker("rmi", "--force", name)
