@@ -22,6 +22,8 @@ from execworld.seams.results import KillMethod, TreeReport
 
 _END_TIMEOUT_S: Final = 12.0
 """The warden sweeps for ten seconds at most."""
+_REMOVAL_TIMEOUT_S: Final = 30.0
+"""An engine that has missed the end of what it killed waits for it for ten seconds, twice: seen after a restart."""
 _LOOK_S: Final = 3.0
 
 
@@ -86,7 +88,7 @@ class MadeContainer(Ending):
             else:
                 await self._engine.remove(self.container or self.name)
                 self._gone = not self.container or await self._engine.wait_removed(
-                    self.container, _END_TIMEOUT_S
+                    self.container, _REMOVAL_TIMEOUT_S
                 )
             self.leftover = "" if self._gone else f"container {self.name}"
         except (EngineRefused, EngineUnreachable) as error:
