@@ -148,7 +148,7 @@ async def test_a_pause_is_no_loss(client: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_paused_container_can_be_closed(client: Any) -> None:
-    with anyio.fail_after(40):
+    with anyio.fail_after(10):
         async with open_world(f"docker://{BUSYBOX}") as world:
             await anyio.to_thread.run_sync(client.pause, container_of(world))
     assert containers(client) == []

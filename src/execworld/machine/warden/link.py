@@ -39,6 +39,8 @@ _BULK_BYTES: Final = 16 * 1024
 _BEATS_A_LEASE: Final = 3
 _FIRST_HEARTBEAT: Final = 1 << 63
 _LAST_WORDS_S: Final = 1.0
+_LOOK_S: Final = 1.0
+"""After this time without an answer at the end it is asked whether one can be expected."""
 _ENDING_SIGNAL: Final = 4
 _ENDINGS: Final = {
     1: "a violation of the protocol by this side",
@@ -262,7 +264,10 @@ class Link:
             return None
         request = self._begin(HostMessage.CLOSE, b"", decode, None, bulk=False)
         with anyio.move_on_after(self._settings.close_timeout_s):
-            await request.settled()
+            with anyio.move_on_after(_LOOK_S) as look:
+                await request.settled()
+            if look.cancelled_caught and not await self._transport.excuse_silence():
+                await request.settled()
         return request.value
 
     def lose(self, reason: str) -> None:
