@@ -19,6 +19,7 @@ docker = pytest.importorskip("docker", reason="the extra `docker` is not install
 
 SOCKET: Final = "/var/run/docker.sock"
 BUSYBOX: Final = "busybox:stable"
+BY_SOMEBODY: Final = "the container was stopped, killed or removed by somebody else"
 GREEDY: Final = 'BEGIN { s = "x"; while (1) s = s s }'
 
 
@@ -61,12 +62,7 @@ def restart(client: Any, container: str) -> None:
 
 
 Blow = Callable[[Any, str], None]
-BLOWS: Final[list[tuple[Blow, str]]] = [
-    (kill, "the container was stopped, killed or removed by somebody else, by SIGKILL"),
-    (stop, "the container was stopped, killed or removed by somebody else"),
-    (remove, "the container was stopped, killed or removed by somebody else, by SIGKILL"),
-    (restart, "the container was restarted"),
-]
+Use = Callable[[World], Awaitable[object]]
 
 
 async def in_thread(blow: Blow, client: Any, world: World) -> None:
@@ -95,11 +91,20 @@ async def _read(world: World) -> object:
 @pytest.mark.docker
 @pytest.mark.slow
 @pytest.mark.anyio
-@pytest.mark.parametrize(("blow", "reason"), BLOWS, ids=lambda value: getattr(value, "__name__", ""))
-@pytest.mark.parametrize("use", [_sleep, _write, _read], ids=["a command", "a write", "a read"])
-async def test_a_loss_says_what_happened(
-    client: Any, blow: Blow, reason: str, use: Callable[[World], Awaitable[object]]
-) -> None:
+@pytest.mark.parametrize(
+    ("blow", "use", "reason"),
+    [
+        (kill, _sleep, f"{BY_SOMEBODY}, by SIGKILL"),
+        (kill, _write, f"{BY_SOMEBODY}, by SIGKILL"),
+        (stop, _sleep, BY_SOMEBODY),
+        (stop, _read, BY_SOMEBODY),
+        (remove, _sleep, f"{BY_SOMEBODY}, by SIGKILL"),
+        (restart, _sleep, "the container was restarted"),
+        (restart, _write, "the container was restarted"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_a_loss_says_what_happened(client: Any, blow: Blow, use: Use, reason: str) -> None:
     """To whoever waits, and to whoever comes later; and nothing of the container is left, even a restarted one."""
     async with open_world(f"docker://{BUSYBOX}") as world:
         seen: list[Exception] = []

@@ -132,9 +132,17 @@ def archive(files: dict[str, bytes]) -> bytes:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("image", [BUSYBOX, DEBIAN])
-@pytest.mark.parametrize("user", ["", "1000", "1234:4321"])
-@pytest.mark.parametrize("read_only", [False, True], ids=["root may be written", "root is read-only"])
+@pytest.mark.parametrize(
+    ("image", "user", "read_only"),
+    [
+        (BUSYBOX, "", False),
+        (BUSYBOX, "1000", True),
+        (BUSYBOX, "1234:4321", False),
+        (DEBIAN, "", True),
+        (DEBIAN, "1000", False),
+        (DEBIAN, "1234:4321", True),
+    ],
+)
 async def test_commands_run_as_the_user_of_the_container(image: str, user: str, read_only: bool) -> None:
     async with open_world(f"docker://{image}", user=user, read_only=read_only) as world:
         uid, _, gid = user.partition(":")
