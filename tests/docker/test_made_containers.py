@@ -150,7 +150,8 @@ async def test_commands_run_as_the_user_of_the_container(image: str, user: str, 
         assert result.stdout.text.split() == [uid or "0", gid or "0"]
         assert (result.stderr.text, result.exit_code) == ("to-stderr\n", 3)
         await world.fs.write_text("/tmp/f", "by fs")
-        assert (await world.subprocess.run(["cat", "/tmp/f"])).stdout.text == "by fs"
+        appended = await world.shell.run("echo , and by shell >> /tmp/f; cat /tmp/f")
+        assert appended.stdout.text == "by fs, and by shell\n"
         written = await world.shell.run("echo x > /made")
         assert (written.exit_code == 0) is (not read_only and not user)
         assert world.facts.boundary == "container"

@@ -12,7 +12,7 @@ from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.providers.docker.boundary import ContainerBoundary, boundary_of
 from execworld.providers.docker.config import DockerConfig, PullPolicy, config_from_url
 from execworld.providers.docker.confining import confiner_in, kill_tree, restrict_programs
-from execworld.providers.docker.contexts import EngineAddress, engine_variables, find_engine
+from execworld.providers.docker.contexts import DEFAULT_ADDRESS, EngineAddress, engine_variables, find_engine
 from execworld.providers.docker.creating import MadeContainer, make_container
 from execworld.providers.docker.engine import Engine, open_engine
 from execworld.providers.docker.entrypoints import entrypoint_of, run_entrypoint
@@ -135,7 +135,7 @@ def _names(environment: Iterable[str]) -> tuple[str, ...]:
 
 
 async def _probe() -> Probe:
-    address = EngineAddress("unix:///var/run/docker.sock")
+    address = EngineAddress(DEFAULT_ADDRESS)
     try:
         async with open_engine(address, timeout_s=5.0) as engine:
             info: Mapping[str, Any] = await engine.info()
