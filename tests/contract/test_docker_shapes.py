@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from tests.docker.conftest import lacking
 from tests.docker.engines import Engine
+from tests.docker.ssh_server import at_home, run_ssh_server, why_no_ssh_server
 
 from execworld.seams.testing import (
     FileSystemContract,
@@ -56,6 +58,19 @@ class TestShapeReadOnly(ContainerWorld, _Programs):
     """Nothing can be written but what is mounted."""
 
     options: ClassVar[Mapping[str, Any]] = {"read_only": True, "user": "1000:1000", "cap_drop": ["ALL"]}
+
+
+@pytest.mark.ssh
+class TestShapeBehindSsh(ContainerWorld, _Programs):
+    """Of an engine that is reached by SSH."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def world_maker(cls, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Generator[WorldMaker]:
+        if reason := why_no_ssh_server():
+            lacking(reason)
+        with run_ssh_server(tmp_path_factory.mktemp("ssh")) as server, at_home(server):
+            yield lambda: open_container(cls.policy, cls.image, {"host": server.address})
 
 
 class TestEmptyImage(FileSystemContract):

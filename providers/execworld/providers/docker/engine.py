@@ -236,7 +236,7 @@ def _connect(address: EngineAddress, timeout_s: float, trust_environment: bool) 
             trial.settimeout(timeout_s)
             trial.connect(address.url.removeprefix("unix://"))
     tls = address.tls
-    return make(
+    client = make(
         base_url=address.url,
         timeout=math.ceil(timeout_s),
         tls=False
@@ -247,6 +247,25 @@ def _connect(address: EngineAddress, timeout_s: float, trust_environment: bool) 
             verify=tls.verify,
         ),
     )
+    if address.scheme == "ssh":
+        _share_sessions(client)
+    return client
+
+
+def _share_sessions(client: Any) -> None:
+    """Let all requests share what they connect by.
+
+    The SDK keeps it apart by the whole address of a request, so that each kind has a session of SSH, and servers allow
+    few: ten where nothing else is said.
+    """
+    adapter = client._custom_adapter
+    adapter.pools.clear()  # what the first request, for the version, has used
+    by_address: Callable[[str, object], Any] = adapter.get_connection
+
+    def get_connection(url: str, proxies: object = None) -> Any:
+        return by_address("", proxies)
+
+    adapter.get_connection = get_connection
 
 
 async def _in_thread(

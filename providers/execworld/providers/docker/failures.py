@@ -125,7 +125,8 @@ def _reason(error: Exception, address: EngineAddress) -> tuple[str, str]:
     from requests import Timeout
 
     for cause in _causes(error):
-        if isinstance(cause, AuthenticationException):
+        nothing_to_show = isinstance(cause, SSHException) and "No authentication methods" in str(cause)
+        if nothing_to_show or isinstance(cause, AuthenticationException):
             return (
                 "the SSH server refused to let this user in",
                 "an SSH agent or a key file must hold the key",

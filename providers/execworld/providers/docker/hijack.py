@@ -143,6 +143,8 @@ def take_over(handed: Any, response: Any) -> Hijacked:
     if hasattr(handed, "recv_ready"):  # a channel of SSH
         received = bytes(reader._rbuffer)
         handed.settimeout(None)
+        # Closing would give the pool a connection that the next request opens again, by one session more.
+        response.raw._pool = None
         return Hijacked(handed, received, [response])
     inner: socket.socket = getattr(handed, "_sock", handed)
     inner.setblocking(False)
