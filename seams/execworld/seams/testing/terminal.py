@@ -81,7 +81,8 @@ class TerminalContract(ContractSuite):
 
     async def test_T21_the_size_is_set_before_the_program_runs(self, world: World) -> None:
         """The first thing that a program sees is the size asked for, 24 by 80 unless told otherwise."""
-        for rows, columns in ((24, 80), (40, 132), (1, 1)):
+        # BusyBox's stty takes a smaller size for none.
+        for rows, columns in ((24, 80), (40, 132), (2, 2)):
             async with world.subprocess.open_terminal(
                 ["stty", "size"], rows=rows, columns=columns
             ) as terminal:
