@@ -45,7 +45,7 @@ def open_container(
 class ContainerWorld:
     """Maker for worlds of the provider ``docker``: with full access, as root, in a Debian container."""
 
-    world_kind = "docker"
+    world_kind: ClassVar[str] = "docker"
     image: ClassVar[str] = DEBIAN
     policy: ClassVar[SandboxPolicy] = SandboxPolicy.full_access()
     options: ClassVar[Mapping[str, Any]] = {}

@@ -43,11 +43,14 @@ class TestShapeUser(ContainerWorld, _Programs, WorldContract, SandboxContract):
 
 
 class TestShapeConfined(ContainerWorld, _Programs):
+    world_kind = "docker-view"
     policy = CONFINED
 
 
-class TestShapeConfinedUser(TestShapeUser):
+class TestShapeConfinedUser(ContainerWorld, _Programs):
+    world_kind = "docker-view"
     policy = CONFINED
+    options: ClassVar[Mapping[str, Any]] = {"user": "1000:1000"}
 
 
 class TestShapeBusyBox(ContainerWorld, _Programs):
