@@ -226,12 +226,16 @@ class Config:
 
 @asynccontextmanager
 async def open_world(request):
-    async with anyio.create_task_group() as tasks:
-        if request.config.fail == "open":
-            raise WorldUnavailable("no")
-        yield None
-        if request.config.fail == "close":
-            raise CleanupIncomplete("left")
+    try:
+        async with anyio.create_task_group() as tasks:
+            if request.config.fail == "open":
+                raise WorldUnavailable("no")
+            yield None
+            if request.config.fail == "close":
+                raise CleanupIncomplete("left")
+    except BaseException as error:
+        error.add_note("of the provider")
+        raise
 
 async def probe():
     return Probe(False)
@@ -242,18 +246,21 @@ provider = Provider("acme", "for a test", Config, open_world, probe)
 
 @pytest.mark.anyio
 async def test_errors_are_not_wrapped_by_the_task_group_of_a_provider(install: Install) -> None:
+    """And what the provider noted on the group is not lost with it."""
     install("acme", source=GROUPING)
-    with pytest.raises(WorldUnavailable):
+    with pytest.raises(WorldUnavailable) as refused:
         async with open_world("acme", fail="open"):
             raise AssertionError("opened")
-    with pytest.raises(CleanupIncomplete):
+    with pytest.raises(CleanupIncomplete) as left:
         async with open_world("acme", fail="close"):
             pass
+    assert refused.value.__notes__ == left.value.__notes__ == ["of the provider"]
     for error in (ValueError("own"), ExceptionGroup("own", [ValueError("inner")])):
         with pytest.raises(type(error)) as caught:
             async with open_world("acme"):
                 raise error
         assert caught.value is error
+        assert "of the provider" in getattr(error, "__notes__", [])
 
 
 @pytest.mark.anyio

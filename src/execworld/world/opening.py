@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from execworld.seams import ConfigurationError, OpenRequest, Provider, SandboxPolicy, World
 from execworld.seams.values import value_class
 from execworld.world.discovery import load_provider, missing_package_refused
-from execworld.world.groups import leaf_errors
+from execworld.world.groups import leaf_errors, take_notes
 from execworld.world.options import validate_options
 
 ConfigT = TypeVar("ConfigT")
@@ -68,6 +68,7 @@ async def _ungrouped(awaitable: Awaitable[ResultT], known: BaseException | None 
             (error,) = leaves
         else:
             raise
+        take_notes(error, group)
     raise error  # outside of the handler, so that the group does not become its context
 
 
