@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from execworld.seams.enforcement import Dimension, EnforcementState
 from execworld.seams.identity import Boundary
@@ -19,6 +19,24 @@ ConfigT = TypeVar("ConfigT")
 
 
 @value_class
+class OpenProgress:
+    """How far the opening of a world is, where that takes longer than a moment.
+
+    Attributes:
+        text: What is being done, in one line that a terminal shows as it is.
+        done_bytes: How much of it is done; None where that is not known.
+        total_bytes: Of how much; None likewise.
+    """
+
+    text: str
+    done_bytes: int | None = None
+    total_bytes: int | None = None
+
+
+OnProgress: TypeAlias = Callable[[OpenProgress], None]
+
+
+@value_class
 class OpenRequest(Generic[ConfigT]):
     """What is asked of a provider.
 
@@ -27,12 +45,14 @@ class OpenRequest(Generic[ConfigT]):
         policy: Policy that the world's root view must obey.
         cwd: Working directory in the world; None for the provider's default.
         environment: Names that are let through from the environment of the host beside the allow-list.
+        on_progress: Called in the thread of the event loop while something takes long; None when nobody looks.
     """
 
     config: ConfigT
     policy: SandboxPolicy
     cwd: str | None = None
     environment: tuple[str, ...] = ()
+    on_progress: OnProgress | None = None
 
 
 @value_class

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from execworld.cli.messages import note, say
+from execworld.cli.messages import STDERR, is_terminal, note, say
 from execworld.cli.policies import PolicyChoice, chosen_policy, policy_options
 from execworld.seams import Boundary, ConfigurationError, ExecworldError, World
 from execworld.seams.values import record
@@ -64,9 +64,19 @@ class WorldChoice:
     async def open(self) -> AsyncGenerator[World]:
         """Open the world, and say what does not hold in it."""
         chosen = self.resolve()
-        async with chosen.open(policy=self.policy.policy(chosen.provider)) as world:
-            self._announce(world)
-            yield world
+        policy = self.policy.policy(chosen.provider)
+        if self.quiet or not is_terminal(STDERR):
+            async with chosen.open(policy=policy) as world:
+                self._announce(world)
+                yield world
+            return
+        from execworld.cli.progress import show_opening
+
+        with show_opening() as bar:
+            async with chosen.open(policy=policy, on_progress=bar) as world:
+                bar.finish()
+                self._announce(world)
+                yield world
 
     def _announce(self, world: World) -> None:
         """Say what does not hold in *world*, once."""

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from execworld import world as async_world
-from execworld.seams import Enforcement, Sandbox, SandboxPolicy, World, WorldFacts, WorldIdentity
+from execworld.seams import Enforcement, OnProgress, Sandbox, SandboxPolicy, World, WorldFacts, WorldIdentity
 from execworld.sync.bridge import Bridge, open_bridge
 from execworld.sync.filesystem import SyncFileSystem
 from execworld.sync.shell import SyncShell
@@ -88,15 +88,18 @@ def open_world(
     policy: SandboxPolicy | None = None,
     cwd: str | None = None,
     environment: Iterable[str] = (),
+    on_progress: OnProgress | None = None,
     **config: object,
 ) -> Generator[SyncWorld]:
     """Open the execution world *name*; leaving the context closes it.
 
     It lives in an event loop in a thread of its own, so it works in a notebook too, where a loop is running
     already. Ctrl-C cancels the call that waits, and leaves when nothing of it is left; closing is not cut short
-    by it. Arguments and errors as of `execworld.world.open_world`.
+    by it. Arguments and errors as of `execworld.world.open_world`; *on_progress* is called in that thread.
     """
-    opening = async_world.open_world(name, policy=policy, cwd=cwd, environment=environment, **config)
+    opening = async_world.open_world(
+        name, policy=policy, cwd=cwd, environment=environment, on_progress=on_progress, **config
+    )
     with open_bridge("asyncio") as bridge:
         with bridge.enter(opening) as world:
             yield SyncWorld(bridge, world)

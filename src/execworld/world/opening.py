@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
-from execworld.seams import ConfigurationError, OpenRequest, Provider, SandboxPolicy, World
+from execworld.seams import ConfigurationError, OnProgress, OpenRequest, Provider, SandboxPolicy, World
 from execworld.seams.values import value_class
 from execworld.world.discovery import load_provider, missing_package_refused
 from execworld.world.groups import leaf_errors, take_notes
@@ -30,7 +30,12 @@ class ResolvedWorld(Generic[ConfigT]):
 
     @asynccontextmanager
     async def open(
-        self, *, policy: SandboxPolicy | None = None, cwd: str | None = None, environment: Iterable[str] = ()
+        self,
+        *,
+        policy: SandboxPolicy | None = None,
+        cwd: str | None = None,
+        environment: Iterable[str] = (),
+        on_progress: OnProgress | None = None,
     ) -> AsyncGenerator[World]:
         """Open the world; leaving the context closes it. Arguments and errors as of `open_world`."""
         request = OpenRequest(
@@ -38,6 +43,7 @@ class ResolvedWorld(Generic[ConfigT]):
             policy=self.default_policy(cwd) if policy is None else policy,
             cwd=cwd,
             environment=tuple(environment),
+            on_progress=on_progress,
         )
         manager = self.provider.open(request)
         with missing_package_refused(self.provider):
@@ -115,6 +121,7 @@ async def open_world(
     policy: SandboxPolicy | None = None,
     cwd: str | None = None,
     environment: Iterable[str] = (),
+    on_progress: OnProgress | None = None,
     **config: object,
 ) -> AsyncGenerator[World]:
     """Open the execution world *name*; leaving the context closes it.
@@ -127,6 +134,7 @@ async def open_world(
             ``landlock`` workspace-write on the working directory, the others no restriction inside the world.
         cwd: Working directory in the world; None for the provider's default.
         environment: Names that are let through from the environment of this process beside the allow-list.
+        on_progress: Called in the thread of the event loop while opening takes long, as when an image is pulled.
         config: Options of the provider.
 
     Raises:
@@ -135,5 +143,8 @@ async def open_world(
         WorldUnavailable: it could not be opened; nothing was left behind.
         CleanupIncomplete: on leaving, something could not be proven gone.
     """
-    async with resolve_world(name, config).open(policy=policy, cwd=cwd, environment=environment) as world:
+    opening = resolve_world(name, config).open(
+        policy=policy, cwd=cwd, environment=environment, on_progress=on_progress
+    )
+    async with opening as world:
         yield world
