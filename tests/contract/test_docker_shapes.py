@@ -21,8 +21,17 @@ from execworld.seams.testing import (
     WorldContract,
     WorldMaker,
 )
+from execworld.world import open_world
 
-from .docker_worlds import BUSYBOX, CONFINED, ContainerWorld, engine_of_this_host, open_container
+from .docker_worlds import (
+    BUSYBOX,
+    CONFINED,
+    DEBIAN,
+    WORKSPACE,
+    ContainerWorld,
+    engine_of_this_host,
+    open_container,
+)
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -74,6 +83,30 @@ class TestShapeBehindSsh(ContainerWorld, _Programs):
             lacking(reason)
         with run_ssh_server(tmp_path_factory.mktemp("ssh")) as server, at_home(server):
             yield lambda: open_container(cls.policy, cls.image, {"host": server.address})
+
+
+class TestShapeJoined(_Programs, WorldContract, SandboxContract):
+    """A container that runs already, under the engine's own profile: every world is one more program in it."""
+
+    world_kind = "docker"
+    user: ClassVar[str] = ""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def world_maker(cls, engine: Engine) -> Generator[WorldMaker]:
+        options = ("--network=none", f"--tmpfs={WORKSPACE}:exec,mode=1777", f"--user={cls.user}")
+        container = engine.docker("run", "--detach", "--rm", *options, DEBIAN, "sleep", "infinity")
+        try:
+            yield lambda: open_world(f"docker+attach://{container}", cwd=WORKSPACE)
+            # Whatever was done in it, it runs on, and nothing else does.
+            processes = engine.docker("top", container, "-eo", "pid,args").splitlines()
+            assert [line.split(maxsplit=1)[1] for line in processes[1:]] == ["sleep infinity"]
+        finally:
+            engine.docker("rm", "--force", container)
+
+
+class TestShapeJoinedUser(TestShapeJoined):
+    user = "1000:1000"
 
 
 class TestEmptyImage(FileSystemContract):

@@ -58,6 +58,17 @@ async def test_two_sessions_are_enough_for_a_world(server: SshServer, engine: En
         assert containers(engine) == ""
 
 
+async def test_a_container_there_is_joined(server: SshServer, engine: Engine) -> None:
+    container = engine.docker("run", "--detach", "--rm", "--network=none", "busybox:stable", "sleep", "1000")
+    try:
+        async with open_world(f"docker+attach://{container}", host=server.address) as world:
+            await use(world)
+        assert len(engine.docker("top", container).splitlines()) == 2
+        assert ".execworld" not in engine.docker("diff", container)
+    finally:
+        engine.docker("rm", "--force", container)
+
+
 async def test_an_unknown_server_is_refused(server: SshServer) -> None:
     known = server.home / ".ssh" / "known_hosts"
     text = known.read_text()

@@ -1,4 +1,4 @@
-"""What the provider cannot do yet is refused before an engine is asked for anything."""
+"""What the provider cannot do is refused before an engine is asked for anything."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from execworld.seams import Unsupported
+from execworld.seams import ConfigurationError, Unsupported
 from execworld.world import open_world
 
 NOWHERE = "unix:///no/such.sock"
@@ -17,13 +17,27 @@ NOWHERE = "unix:///no/such.sock"
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"container": "name"}, "joined"),
-        ({"build": {"context": "/"}}, "built"),
-        ({"image": "x", "pull": "always"}, "pulled"),
+        ({"container": "name", "memory_bytes": 1 << 30}, "memory_bytes"),
+        ({"container": "name", "network": "none", "read_only": True}, "`network`, `read_only`"),
+        ({"container": "name", "start_entrypoint": True}, "start_entrypoint"),
+        ({"container": "name", "keep": True}, "keep"),
+        ({"container": "name", "pull": "always"}, "pull"),
     ],
     ids=str,
 )
 async def test_an_option_is_refused_rather_than_ignored(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        async with open_world("docker", host=NOWHERE, **options):
+            pass
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"build": {"context": "/"}}, "built"), ({"image": "x", "pull": "always"}, "pulled")],
+    ids=str,
+)
+async def test_what_is_not_there_yet_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(Unsupported, match=said):
         async with open_world("docker", host=NOWHERE, **options):
             pass

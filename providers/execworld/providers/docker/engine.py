@@ -8,7 +8,7 @@ import re
 import socket
 import tarfile
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -26,6 +26,8 @@ ResultT = TypeVar("ResultT")
 _CONNECT_TIMEOUT_S: Final = 10.0
 _THREADS: Final = 8
 """Of one world: a call that hangs in one must not keep the others from ending what they began."""
+_MOST_ARCHIVE_BYTES: Final = 16 * 1024
+"""What an archive has beside the content of the one file in it."""
 _ATTACHED: Final = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
 
 
@@ -58,9 +60,9 @@ class Engine:
         )
         return str(made["Id"])
 
-    async def put(self, container: str, archive: bytes, *, what: str) -> None:
-        """Unpack an archive at the root of a container that runs, or was not started yet."""
-        await self.change(what, lambda client: client.put_archive(container, "/", archive))
+    async def put(self, container: str, archive: bytes, *, what: str, directory: str = "/") -> None:
+        """Unpack an archive in a directory of a container that runs, or was not started yet."""
+        await self.change(what, lambda client: client.put_archive(container, directory, archive))
 
     async def attach(self, container: str) -> Hijacked:
         """The standard streams of the first process of a container."""
@@ -70,6 +72,64 @@ class Engine:
             return take_over(handed, handed._response)
 
         return await self.change("attaching to the container", attach)
+
+    async def execute(
+        self, container: str, command: Sequence[str], *, user: str = "", environment: Mapping[str, str]
+    ) -> tuple[str, Hijacked]:
+        """Run one more program in a container that runs. Returns its id, and its standard streams.
+
+        That it could not be started is no error here: engines differ in how they say so, and on which stream.
+
+        Args:
+            user: Empty for the user of the container.
+        """
+
+        def execute(client: Any) -> tuple[str, Hijacked]:
+            made = client.exec_create(
+                container, list(command), stdin=True, user=user, environment=dict(environment)
+            )
+            handed = client.exec_start(made["Id"], socket=True)
+            return str(made["Id"]), take_over(handed, handed._response)
+
+        return await self.change("running a program in the container", execute)
+
+    async def executed(self, execution: str) -> Mapping[str, Any] | None:
+        """What became of what `execute` has run; None when the engine does not know it any more."""
+        try:
+            return await self.look(
+                "looking at a program in the container", lambda client: client.exec_inspect(execution)
+            )
+        except EngineRefused as refused:
+            if refused.is_missing:
+                return None
+            raise
+
+    async def has_path(self, container: str, path: str) -> bool:
+        """Whether there is something at *path* of a container, as far as the engine sees: not on a tmpfs."""
+        return await self.fetch(container, path, -1) is not None
+
+    async def fetch(self, container: str, path: str, size_bytes: int) -> bytes | None:
+        """An archive with the file at *path* of a container; empty if its size is another, None if it is missing."""
+
+        def fetch(client: Any) -> bytes:
+            stream, about = client.get_archive(container, path)
+            archive = bytearray()
+            try:
+                if about["size"] == size_bytes:
+                    for piece in stream:
+                        archive += piece
+                        if len(archive) > size_bytes + _MOST_ARCHIVE_BYTES:
+                            return b""  # it has grown since
+                return bytes(archive)
+            finally:
+                stream.close()
+
+        try:
+            return await self.look("reading a file of the container", fetch)
+        except EngineRefused as refused:
+            if refused.is_missing:
+                return None
+            raise
 
     async def start(self, container: str) -> None:
         await self.change("starting the container", lambda client: client.start(container))

@@ -164,10 +164,11 @@ class _Drained:
         self._ending = ending
         self._closing: anyio.Event | None = None
         self._end = LinkEnd("")
+        self.given_back = b""
 
     def first_output(self, max_bytes: int) -> bytes:
         """The standard output in what came before the stream was handed over, as far as it was not asked for yet."""
-        output = b""
+        output, self.given_back = self.given_back[:max_bytes], self.given_back[max_bytes:]
         while (received := self.hijacked.received) and not output:
             self.hijacked.received = received[max_bytes:]
             output = self.frames.feed(received[:max_bytes])
@@ -199,6 +200,10 @@ class HijackedSocket(SocketTransport):
         super().__init__(hijacked.wire)
         self._drained = _Drained(hijacked, ending)
         self._takes_nothing = False
+
+    def give_back(self, data: bytes) -> None:
+        """Have `receive` return *data*, which it returned before, once more. Only while nobody is in it."""
+        self._drained.given_back = data + self._drained.given_back
 
     def send_now(self, data: memoryview) -> int:
         # That nothing can be sent is no reason. The reader meets the end of the stream too, and finds the reason out.
@@ -252,6 +257,10 @@ class HijackedChannel(Transport):
                 return output
         return b""
 
+    def give_back(self, data: bytes) -> None:
+        """Have `receive` return *data*, which it returned before, once more. Only while nobody is in it."""
+        self._drained.given_back = data + self._drained.given_back
+
     async def send(self, data: bytes) -> None:
         # Abandoned only when the stream is closed, which ends the thread.
         await anyio.to_thread.run_sync(self._write, data, abandon_on_cancel=True, limiter=self._writing)
@@ -282,7 +291,7 @@ class HijackedChannel(Transport):
             raise TransportBroken(str(error)) from error
 
 
-def transport_over(hijacked: Hijacked, ending: Ending) -> Transport:
+def transport_over(hijacked: Hijacked, ending: Ending) -> HijackedSocket | HijackedChannel:
     """The transport for *hijacked*, which it closes; *ending* is asked about its far side."""
     if isinstance(hijacked.wire, socket.socket):
         return HijackedSocket(hijacked, ending)

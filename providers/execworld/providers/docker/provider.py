@@ -16,7 +16,9 @@ from execworld.providers.docker.contexts import DEFAULT_ADDRESS, EngineAddress, 
 from execworld.providers.docker.creating import MadeContainer, make_container
 from execworld.providers.docker.engine import Engine, open_engine
 from execworld.providers.docker.entrypoints import entrypoint_of, run_entrypoint
+from execworld.providers.docker.executing import Life
 from execworld.providers.docker.images import find_image
+from execworld.providers.docker.joining import join_container, refuse_options_of_made
 from execworld.providers.docker.shaping import Shape, is_root, refuse_engine_sockets
 from execworld.providers.docker.sweeping import clean
 from execworld.providers.docker.workspaces import calling_user, ensure_workspace
@@ -41,6 +43,8 @@ async def _open(request: OpenRequest[DockerConfig]) -> AsyncGenerator[World]:
         variables=engine_variables() if config.from_environment else None,
     )
     _refuse_what_is_not_there_yet(config, address)
+    if config.container:
+        refuse_options_of_made(config)
     refuse_engine_sockets(config, address)
     if config.workspace and address.scheme != "unix":
         raise ConfigurationError(
@@ -51,16 +55,14 @@ async def _open(request: OpenRequest[DockerConfig]) -> AsyncGenerator[World]:
         open_engine(
             address, timeout_s=config.engine_timeout_s, trust_environment=config.from_environment
         ) as engine,
-        _made_world(request, engine) as world,
+        (_joined_world if config.container else _made_world)(request, engine) as world,
     ):
         yield world
 
 
 def _refuse_what_is_not_there_yet(config: DockerConfig, address: EngineAddress) -> None:
     problem, hint = "", ""
-    if config.container:
-        problem = "a container that runs cannot be joined yet"
-    elif config.build is not None:
+    if config.build is not None:
         problem = "an image cannot be built yet"
     elif config.pull is PullPolicy.ALWAYS:
         problem, hint = "an image cannot be pulled yet", f"`docker pull {config.image}` fetches it"
@@ -101,9 +103,19 @@ async def _made_world(request: OpenRequest[DockerConfig], engine: Engine) -> Asy
 
 
 @asynccontextmanager
+async def _joined_world(request: OpenRequest[DockerConfig], engine: Engine) -> AsyncGenerator[World]:
+    settings = LinkSettings(lease_s=_LEASE_S)
+    info = await engine.info()
+    async with join_container(engine, request.config, _environment(request), settings) as (life, machine):
+        boundary = boundary_of(life.inspected, info, remote=engine.address.scheme != "unix")
+        async with _world_on(request, life, machine, boundary) as world:
+            yield world
+
+
+@asynccontextmanager
 async def _world_on(
     request: OpenRequest[DockerConfig],
-    made: MadeContainer,
+    made: MadeContainer | Life,
     machine: WardenMachine,
     boundary: ContainerBoundary,
 ) -> AsyncGenerator[World]:
@@ -117,7 +129,11 @@ async def _world_on(
         boundary=boundary.boundary,
         crossings=boundary.crossings,
         cwd=request.cwd or request.policy.workspace or workspace,
-        environment=(*request.environment, *_names(made.inspected["Config"].get("Env") or ())),
+        environment=(
+            *request.environment,
+            *request.config.env,
+            *_names(made.inspected["Config"].get("Env") or ()),
+        ),
         confiner=await confiner_in(machine, boundary),
     )
     async with open_machine_world(machine, settings) as world:
