@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from execworld.seams import World, WorldUnavailable
+from execworld.seams import OpenProgress, World, WorldUnavailable
 from execworld.seams.identity import Boundary
 from execworld.world import open_world
 
@@ -67,6 +69,20 @@ async def test_a_container_there_is_joined(server: SshServer, engine: Engine) ->
         assert ".execworld" not in engine.docker("diff", container)
     finally:
         engine.docker("rm", "--force", container)
+
+
+async def test_an_image_is_built_there(server: SshServer, engine: Engine, tmp_path: Path) -> None:
+    label = f"execworld-test={os.getpid()}"
+    (tmp_path / "Dockerfile").write_text(f"FROM busybox:stable\nLABEL {label}\nRUN echo built > /made\n")
+    seen: list[OpenProgress] = []
+    options: dict[str, Any] = {"build": str(tmp_path), "host": server.address}
+    try:
+        async with open_world("docker", on_progress=seen.append, **options) as world:
+            assert await world.fs.read_text("/made") == "built\n"
+    finally:
+        built = engine.docker("images", "--quiet", "--filter", f"label={label}").split()
+        engine.docker("rmi", "--force", *built)
+    assert any("RUN" in step.text for step in seen)
 
 
 async def test_an_unknown_server_is_refused(server: SshServer) -> None:

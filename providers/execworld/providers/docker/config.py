@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -86,7 +87,7 @@ class Build:
         context: Directory of this host that is sent to the engine.
         dockerfile: In that directory.
         target: Stage to stop at; empty for the last.
-        arguments: For the ARG lines. They stay visible in the history of the image, so they are no place for secrets.
+        args: For the ARG lines. They stay visible in the history of the image, so they are no place for secrets.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = dict(_FORBID)
@@ -94,7 +95,26 @@ class Build:
     context: str
     dockerfile: str = "Dockerfile"
     target: str = ""
-    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
+    args: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        if not self.context or "\0" in self.context:
+            raise _refuse(f"no directory to build from: {self.context!r}")
+        path = os.path.normpath(self.dockerfile)
+        if os.path.isabs(path) or path.partition("/")[0] in (".", ".."):
+            raise _refuse(f"the Dockerfile lies outside the directory that is built: {self.dockerfile}")
+
+    @classmethod
+    def parse(cls, text: str) -> Build:
+        """A directory; or, as on a command line, a mapping in JSON."""
+        if not text.startswith("{"):
+            return cls(text)
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            raise _refuse(f"`build` is neither a directory nor a mapping: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +150,15 @@ class DockerConfig:
     image: str = field(
         default="", metadata={"help": "image that a container is made of, and removed at the end"}
     )
-    build: Build | None = field(default=None, metadata={"help": "Dockerfile that the image is built from"})
+    build: Build | str | None = field(
+        default=None,
+        metadata={
+            "help": (
+                "directory with the Dockerfile that the image is built from; "
+                "or a mapping: context, dockerfile, args, target"
+            )
+        },
+    )
     container: str = field(
         default="",
         metadata={"help": "name or id of a running container that is joined, and left as it was found"},
@@ -246,6 +274,12 @@ class DockerConfig:
             raise _refuse(f"no name of an image: {self.image!r}")
         if self.container and not _CONTAINER.fullmatch(self.container):
             raise _refuse(f"no name of a container: {self.container!r}")
+        if self.build is not None and self.pull is PullPolicy.NEVER:
+            raise _refuse(
+                "an engine that builds pulls the base that it lacks", "`pull` set to never needs an image"
+            )
+        if isinstance(self.build, str):
+            object.__setattr__(self, "build", Build.parse(self.build))
         self._check_workspace()
         for name, value in self.env.items():
             if not _VARIABLE.fullmatch(name) or "\0" in value:

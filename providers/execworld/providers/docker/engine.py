@@ -15,10 +15,12 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 
 from execworld.providers.docker.contexts import EngineAddress
 from execworld.providers.docker.failures import EngineRefused, EngineUnreachable, coded
+from execworld.providers.docker.following import Answer, Followed
 from execworld.providers.docker.hijack import Hijacked, take_over
 
 ResultT = TypeVar("ResultT")
@@ -49,6 +51,26 @@ class Engine:
     async def change(self, what: str, call: Callable[[Any], ResultT]) -> ResultT:
         """Ask for something that leaves a trace. It is waited for, so that the caller can undo it."""
         return await _in_thread(partial(call, self._client), what, self.address, self._limiter, abandon=False)
+
+    async def follow(
+        self, what: str, call: Callable[[Any], Answer], on_event: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        """Ask for something that the engine reports on while it goes on. Cancellation breaks it off.
+
+        Args:
+            on_event: Called for each report, in the event loop's thread. What it raises ends the work too.
+        """
+        followed = Followed()
+
+        def read(client: Any) -> None:
+            with followed.begin(call(client)) as events:
+                for event in events:
+                    anyio.from_thread.run_sync(on_event, event)
+
+        try:
+            await self.look(what, read)
+        finally:
+            followed.stop()
 
     # Containers
 

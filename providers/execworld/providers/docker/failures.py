@@ -105,7 +105,7 @@ def refused(status: int, explanation: str, what: str) -> EngineRefused:
 
 
 def _refused(status: int, explanation: str, what: str) -> EngineRefused:
-    said = _shortened(explanation)
+    said = shortened(explanation)
     return EngineRefused(
         f"the engine refused {what}: {said}", status=status, explanation=said, hint=_hint_for(said)
     )
@@ -153,7 +153,7 @@ def _reason(error: Exception, address: EngineAddress) -> tuple[str, str]:
             return "nobody listens there", _NAME_ENGINE
         if number in (errno.EHOSTUNREACH, errno.ENETUNREACH) or type(cause).__name__ == "gaierror":
             return "the host cannot be reached", _NAME_ENGINE
-    said = _shortened(str(error))
+    said = shortened(str(error))
     return said or type(error).__name__, _hint_for(said) or _NAME_ENGINE
 
 
@@ -178,7 +178,7 @@ def _hint_for(said: str) -> str:
     return ""
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
     """One line of bounded length that a terminal shows as it is."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}..."

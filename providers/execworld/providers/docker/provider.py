@@ -10,7 +10,7 @@ from typing import Any, Final
 from execworld.machine.warden import LinkSettings, WardenMachine, open_warden_machine
 from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.providers.docker.boundary import ContainerBoundary, boundary_of
-from execworld.providers.docker.config import DockerConfig, PullPolicy, config_from_url
+from execworld.providers.docker.config import DockerConfig, config_from_url
 from execworld.providers.docker.confining import confiner_in, kill_tree, restrict_programs
 from execworld.providers.docker.contexts import DEFAULT_ADDRESS, EngineAddress, engine_variables, find_engine
 from execworld.providers.docker.creating import MadeContainer, make_container
@@ -42,7 +42,7 @@ async def _open(request: OpenRequest[DockerConfig]) -> AsyncGenerator[World]:
         context=config.context,
         variables=engine_variables() if config.from_environment else None,
     )
-    _refuse_what_is_not_there_yet(config, address)
+    _refuse_tls(address)
     if config.container:
         refuse_options_of_made(config)
     refuse_engine_sockets(config, address)
@@ -60,25 +60,21 @@ async def _open(request: OpenRequest[DockerConfig]) -> AsyncGenerator[World]:
         yield world
 
 
-def _refuse_what_is_not_there_yet(config: DockerConfig, address: EngineAddress) -> None:
-    problem, hint = "", ""
-    if config.build is not None:
-        problem = "an image cannot be built yet"
-    elif config.pull is PullPolicy.ALWAYS:
-        problem, hint = "an image cannot be pulled yet", f"`docker pull {config.image}` fetches it"
-    elif address.tls is not None:
-        # A socket under TLS cannot be taken from the SDK: it has no duplicate, and what it has read ahead is hidden.
-        problem = f"an engine behind TLS cannot be used yet: {address.shown} ({address.source})"
-        hint = "reach it as ssh://user@host, or forward its socket by SSH and name that"
-    if problem:
-        raise Unsupported(problem, op="world.open", hint=hint)
+def _refuse_tls(address: EngineAddress) -> None:
+    # A socket under TLS cannot be taken from the SDK: it has no duplicate, and what it has read ahead is hidden.
+    if address.tls is not None:
+        raise Unsupported(
+            f"an engine behind TLS cannot be used yet: {address.shown} ({address.source})",
+            op="world.open",
+            hint="reach it as ssh://user@host, or forward its socket by SSH and name that",
+        )
 
 
 @asynccontextmanager
 async def _made_world(request: OpenRequest[DockerConfig], engine: Engine) -> AsyncGenerator[World]:
     config = request.config
     info = await engine.info()
-    image = await find_image(engine, config, info)
+    image = await find_image(engine, config, info, request.on_progress)
     if config.start_entrypoint:
         entrypoint_of(image)
     user = config.user or (calling_user(info) if config.workspace else "")
