@@ -193,7 +193,8 @@ void put_opened(struct batch *batch, struct handle *handle) {
     }
     batch->opened[batch->opened_count++] = handle;
     batch->results[batch->current].handle = handle->number;
-    batch->bulk_allowed = false;
+    if (handle->kind != HANDLE_FILE && handle->kind != HANDLE_WALK)
+        batch->bulk_allowed = false;
     put_u64(&batch->reply, handle->number);
 }
 

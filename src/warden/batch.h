@@ -67,7 +67,7 @@ struct batch {
     uint16_t current;
     struct buffer reply; /* the body of the REPLY, outcome first */
     uint32_t detail;
-    bool bulk_allowed;       /* it made no handle */
+    bool bulk_allowed;       /* it made no handle that speaks unasked */
     struct handle **opened;  /* references, for the loop to attach or to close */
     unsigned opened_count;
     unsigned opened_capacity;

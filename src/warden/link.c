@@ -20,6 +20,8 @@
 #define SMALL_CHUNK (8u * 1024u)
 #define MOST_PARTS 16
 #define READ_TURNS 8
+#define WRITE_TURNS 2
+#define WRITE_SIZE (256u * 1024u) /* of bulk in one turn: the kernel takes more from a host that reads meanwhile */
 #define PASS_AT_ONCE 64 /* the kernel takes up to 253 */
 
 /* Whole frames; `sent` may lie inside one. */
@@ -275,8 +277,9 @@ static ssize_t write_passing(struct iovec *parts, int count) {
     return written;
 }
 
-void link_flush(void) {
-    while (writable && out_fd >= 0 && link_pending()) {
+/* A host that reads as fast as we write must not keep us from what it says meanwhile. */
+bool link_flush(void) {
+    for (int turn = 0; turn < WRITE_TURNS && writable && out_fd >= 0 && link_pending(); turn++) {
         struct iovec parts[MOST_PARTS];
         /* A begun bulk frame has to be finished first; then control; then bulk. */
         size_t begun = bulk.frame_left;
@@ -286,7 +289,7 @@ void link_flush(void) {
         if (count < MOST_PARTS) {
             control_size = control.bytes;
             if (begun == 0)
-                count = gather(&bulk, parts, count, SIZE_MAX);
+                count = gather(&bulk, parts, count, WRITE_SIZE);
         } else {
             control_size = SIZE_MAX; /* nothing of bulk stands behind it */
         }
@@ -295,12 +298,13 @@ void link_flush(void) {
             writable = false;
             if (errno != EAGAIN)
                 ended = true;
-            return;
+            break;
         }
         size_t rest = advance(&bulk, (size_t)written, begun);
         rest = advance(&control, rest, control_size);
         (void)advance(&bulk, rest, SIZE_MAX);
     }
+    return writable && out_fd >= 0 && link_pending() && !ended;
 }
 
 static void on_writable(struct source *source, uint32_t events) {
@@ -315,10 +319,12 @@ void link_finish(int timeout_ms) {
     int64_t deadline = monotonic_ms() + timeout_ms;
     while (link_pending() && !ended) {
         writable = true;
-        link_flush();
+        bool more = link_flush();
         int64_t left = deadline - monotonic_ms();
         if (!link_pending() || left <= 0)
             break;
+        if (more)
+            continue;
         struct pollfd poll_fd = {.fd = out_fd, .events = POLLOUT};
         if (poll(&poll_fd, 1, (int)left) < 0 && errno != EINTR)
             break;

@@ -37,8 +37,8 @@ void link_data_commit(uint64_t handle, uint8_t stream, uint8_t flags, uint16_t s
 /* Handles what was received. True when there is more. */
 bool link_receive(void);
 
-/* Writes what the kernel takes. */
-void link_flush(void);
+/* Writes some of what the kernel takes. True when it may take more. */
+bool link_flush(void);
 /* For data. */
 bool link_has_room(void);
 bool link_pending(void);

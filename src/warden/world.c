@@ -215,7 +215,7 @@ void world_round(int most_ms) {
     if (link_ended())
         world_end(0, NULL, 0);
     bool waiting = streams_serve();
-    link_flush();
+    more |= link_flush();
     int timeout = most_ms;
     take_earlier(&timeout, process_tick());
     take_earlier(&timeout, cells_tick());

@@ -145,6 +145,21 @@ def test_a_large_reply_lets_others_pass(warden: Warden, tmp_path: Path) -> None:
     assert warden.outcome(number).status == 0
 
 
+def test_a_host_that_reads_as_fast_as_it_is_written_to_is_heard(warden: Warden, tmp_path: Path) -> None:
+    """The output never fills then, so nothing but the warden itself ends its writing."""
+    (tmp_path / "big").write_bytes(bytes(1 << 20))
+    number = warden.submit(
+        r.op_open(os.fsencode(tmp_path / "big")),
+        *[r.op_read_at(Ref(0), 0, 1 << 20) for _ in range(15)],
+        r.op_close(Ref(0)),
+    )
+    warden.until(lambda: number in warden.partial, "nothing came")
+    ping = warden.request(d.PING)
+    warden.until(lambda: ping in warden.replies, "no answer")
+    assert number not in warden.replies, "the answer came behind all of the large reply"
+    assert warden.outcome(number).status == 0
+
+
 @pytest.mark.skipif("sanitize" in d.BINARY.name, reason="sanitizers keep what was freed")
 def test_memory_under_a_thousand_floods() -> None:
     with Warden(credit=256 * 1024, floor=8192, window=8 << 20, give_back=False) as warden:
