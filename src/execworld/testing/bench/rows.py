@@ -7,8 +7,7 @@ import resource
 import secrets
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,31 +16,18 @@ import anyio
 import anyio.to_thread
 
 from execworld.machine.warden import locate_warden
-from execworld.seams import OutputLimits, OutputStream, World
-from execworld.testing.bench import peers
+from execworld.seams import OutputLimits
+from execworld.testing.bench import engine, peers
 from execworld.testing.bench.bubblewrap import spawn_by_bubblewrap
 from execworld.testing.bench.measuring import Case, LeftOut, Measured, Row, measure
 from execworld.testing.bench.memory import measure_memory
+from execworld.testing.bench.place import MakeRow, Place, open_and_close, stream_flood
 from execworld.testing.bench.source import WorldSource
 
-FLOOD_BYTES: Final = 100_000_000
 MANY: Final = 1000
 _ENTRIES: Final = 1000
 _DATA: Final = os.urandom(4096)
 _HEAD: Final = ["head", "-c", "65536", "/dev/zero"]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A world, a directory in it, and one on this host for the plain ways."""
-
-    source: WorldSource
-    world: World
-    directory: str
-    host: Path
-    scale: float
-    memory: dict[bool, tuple[float, float]] = field(default_factory=dict[bool, tuple[float, float]])
-    """Growth of the host and size of the wardens, measured once for both rows: through the world, and plainly."""
 
 
 async def spawn(place: Place) -> Case:
@@ -98,21 +84,10 @@ async def listing(place: Place) -> Case:
 
 
 async def flood(place: Place) -> Case:
-    size = max(1, round(FLOOD_BYTES * min(1.0, place.scale)))
+    size = place.flood_bytes
     argv = ["head", "-c", str(size), "/dev/zero"]
-
-    async def ours() -> None:
-        received = 0
-
-        async def count(_: OutputStream, chunk: bytes) -> None:
-            nonlocal received
-            received += len(chunk)
-
-        await place.world.subprocess.run(argv, on_output=count, limits=OutputLimits(0, 1024))
-        assert received == size
-
     plain = {"anyio.open_process": lambda: peers.stream_by_anyio(argv)}
-    return Case(f"stream {size / 1e6:g} MB of output", "ms", 5, ours, plain)
+    return Case(f"stream {size / 1e6:g} MB of output", "ms", 5, partial(stream_flood, place, argv), plain)
 
 
 async def at_once(place: Place) -> Case:
@@ -163,10 +138,7 @@ async def memory(place: Place, *, of_warden: bool) -> Case:
 
 
 async def opening(place: Place) -> Case:
-    async def ours() -> None:
-        async with place.source.open():
-            pass
-
+    ours = partial(open_and_close, place)
     return Case("open and close a world", "ms", 30, ours, {"anyio.run_process": peers.spawn_by_anyio})
 
 
@@ -178,9 +150,6 @@ async def size(place: Place) -> Case:
         return peers.shell_bytes() / 2**20
 
     return Case("size of the warden", "MiB", 1, ours, {"/bin/sh": plain})
-
-
-MakeRow = Callable[[Place], AbstractAsyncContextManager[Case]]
 
 
 def _simple(make: Callable[[Place], Awaitable[Case]]) -> MakeRow:
@@ -206,6 +175,10 @@ ROWS: Final[dict[str, MakeRow]] = {
     "memory-host": _simple(partial(memory, of_warden=False)),
     "memory-warden": _simple(partial(memory, of_warden=True)),
     "size": _simple(size),
+    "engine-spawn": engine.spawn_row,
+    "engine-file": engine.file_row,
+    "engine-stream": engine.stream_row,
+    "engine-open": engine.open_row,
 }
 
 
