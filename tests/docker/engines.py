@@ -130,6 +130,19 @@ class OwnEngine(Engine):
         """Kill the daemon; what it started keeps running, without it."""
         self._end(signal.SIGKILL)
 
+    def limit_disk(self, limit_bytes: int) -> None:
+        """Let the engine have that much room for all it keeps. While it is stopped, and before it holds anything."""
+        assert self.pid == 0, "it runs"
+        shutil.rmtree(f"{self.directory}/data", ignore_errors=True)
+        os.mkdir(f"{self.directory}/data")
+        options = f"size={limit_bytes}"
+        self._inside("mount", "-t", "tmpfs", "-o", options, "engine-of-test", f"{self.directory}/data")
+
+    def fill_disk(self) -> None:
+        """Leave no room at all."""
+        full = f"dd if=/dev/zero of={self.directory}/data/filling bs=64k 2>&1 | grep -q 'No space left'"
+        self._inside("sh", "-c", full)
+
     def load(self, engine: Engine, image: str) -> None:
         """Take an image over from another engine."""
         with tempfile.TemporaryFile() as archive:
@@ -200,6 +213,10 @@ class OwnEngine(Engine):
             raise AssertionError("namespaces cannot be made")
         return first
 
+    def _inside(self, *command: str) -> None:
+        where = ("nsenter", "--target", str(self._first_inside()), "--mount", "--")
+        subprocess.run([*where, *command], check=True, timeout=60)
+
     def _first_inside(self) -> int:
         assert self._first is not None
         return _only_child(self._first.pid)
@@ -214,6 +231,20 @@ class OwnEngine(Engine):
     def _last_words(self) -> str:
         lines = (self.directory / "log").read_text(errors="replace").splitlines()
         return "\n".join(lines[-20:])
+
+
+def has_process(argument: str) -> bool:
+    """Whether a process of this host was started with *argument*."""
+    wanted = argument.encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue  # it ended meanwhile
+            if wanted in words[1:]:
+                return True
+    return False
 
 
 def _only_child(pid: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .engines import OwnEngine, why_silent
+from .engines import OwnEngine, has_process, why_silent
 
 if TYPE_CHECKING:
     from .engines import Engine
@@ -33,19 +33,6 @@ def traces_of(own: OwnEngine) -> dict[str, object]:
         "control groups": own.control_groups(),
         "directory": [own.directory] if own.directory.exists() else [],
     }
-
-
-def has_process(argument: str) -> bool:
-    wanted = argument.encode()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue  # it ended meanwhile
-            if wanted in words[1:]:
-                return True
-    return False
 
 
 def test_it_is_there_soon_and_leaves_the_engine_of_the_host_alone(

@@ -312,11 +312,6 @@ def _connect(address: EngineAddress, timeout_s: float, trust_environment: bool) 
     # on, which the constructor makes. That also sets the attribute, which therefore takes nothing.
     trust = property(lambda client: trust_environment, lambda client, value: None)
     make: Callable[..., Any] = type("Client", (APIClient,), {"trust_env": trust})
-    if address.scheme == "unix":
-        # The SDK leaves its socket open when this fails.
-        with socket.socket(socket.AF_UNIX) as trial:
-            trial.settimeout(timeout_s)
-            trial.connect(address.url.removeprefix("unix://"))
     tls = address.tls
     client = make(
         base_url=address.url,
@@ -358,13 +353,25 @@ async def _in_thread(
     *,
     abandon: bool,
 ) -> ResultT:
+    def reach_and_call() -> ResultT:
+        _reach(address)
+        return call()
+
     try:
-        return await anyio.to_thread.run_sync(call, abandon_on_cancel=abandon, limiter=limiter)
+        return await anyio.to_thread.run_sync(reach_and_call, abandon_on_cancel=abandon, limiter=limiter)
     except Exception as error:
         known = coded(error, what, address)
         if known is None:
             raise
         raise known from error
+
+
+def _reach(address: EngineAddress) -> None:
+    """The SDK leaves its socket open when it cannot connect it, so it does not come to that."""
+    if address.scheme == "unix":
+        with socket.socket(socket.AF_UNIX) as trial:
+            trial.settimeout(_CONNECT_TIMEOUT_S)
+            trial.connect(address.url.removeprefix("unix://"))
 
 
 def unix_time(text: str) -> str:
