@@ -121,6 +121,7 @@ COMMAND_MUTANTS = (
         "mutant keeps-text-only",
         "decodes output and so loses bytes that are not UTF-8",
         ("P-21", "P-2[not-utf8]", "P-62", "P-14"),
+        ("P-17", "P-78"),
         world=with_subprocess(lambda inner: _ChangesResults(inner, _decodes_and_encodes)),
     ),
     Mutant(

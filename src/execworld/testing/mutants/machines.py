@@ -270,7 +270,7 @@ MACHINE_MUTANTS = (
         "mutant leaves-input-open",
         "gives no end of input",
         ("P-11",),
-        ("P-64", "P-65", "P-67", "P-84", "P-89", "S-3"),
+        ("P-64", "P-65", "P-67", "P-84", "P-89", "S-3", "S-70", "W-62"),
         machine=_LeavesInputOpen,
     ),
     Mutant(

@@ -74,7 +74,9 @@ class _Claims(_Downgrades):
 class _ReadsProfiles(Delegate):
     async def run(self, command: str, **options: Any) -> Any:
         prefix = '[ ! -r "$HOME/.profile" ] || . "$HOME/.profile"\n'
-        return await self.inner.run(prefix + command if command.strip() else command, **options)
+        # Not those of whoever runs the suite, which may do anything.
+        reads = command.strip() and "HOME" in (options.get("env") or {})
+        return await self.inner.run(prefix + command if reads else command, **options)
 
 
 class _KeepsTheDirectory(Delegate):
@@ -83,9 +85,8 @@ class _KeepsTheDirectory(Delegate):
         self._last: Any = None
 
     async def run(self, command: str, *, cwd: Any = None, **options: Any) -> Any:
-        if command.startswith("x=1; cd /"):
-            self._last = "/"
-        return await self.inner.run(command, cwd=self._last or cwd, **options)
+        carried, self._last = self._last, "/" if command.startswith("x=1; cd /") else None
+        return await self.inner.run(command, cwd=carried or cwd, **options)
 
 
 class _MovesInSilence(Delegate):
@@ -117,12 +118,14 @@ WORLD_MUTANTS = (
         "mutant downgrades",
         "takes every policy and confines nothing",
         ("SB-2", "SB-3", "SB-5", "SB-6", "SB-7", "SB-8"),
+        ("SB-11", "SB-12", "SB-13", "SB-14"),
         world=with_sandbox(_Downgrades),
     ),
     Mutant(
         "mutant claims",
         "reports what it does not enforce",
         ("SB-3", "SB-5", "SB-6", "SB-7", "SB-8", "SB-10"),
+        ("SB-11", "SB-12", "SB-13", "SB-14"),
         world=with_sandbox(_Claims),
     ),
     Mutant("mutant reads-profiles", "runs start-up files", ("S-60",), world=with_shell(_ReadsProfiles)),
