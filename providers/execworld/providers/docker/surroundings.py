@@ -26,6 +26,7 @@ _INTERFACES: Final = b"/proc/self/net/dev"
 _ELSEWHERE: Final = (b"192.0.2.1", b"2001:db8::1")
 """Addresses that nobody has (RFC 5737, RFC 3849): where there is a route, asking does not fail at once."""
 _DISCARD_PORT: Final = 9
+_LOOPBACK: Final = "its loopback interface leads to what other programs of the container listen on"
 _NO_ROUTE: Final = frozenset({errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _OF_EVERY_NETWORK: Final = frozenset(
     {"lo", "erspan0", "gre0", "gretap0", "ip6_vti0", "ip6gre0", "ip6tnl0", "ip_vti0", "sit0", "tunl0"}
@@ -69,8 +70,10 @@ class ContainerSurroundings:
     def __call__(self, policy: SandboxPolicy) -> Mapping[Dimension, Given]:
         found: dict[Dimension, Given] = {}
         if policy.network.mode is not NetworkMode.ALL and self.boundary.no_network:
+            doubt = self.observed.no_network
+            why_not = f"could not be verified: {doubt}" if doubt else _LOOPBACK
             for dimension in (Dimension.NET_TCP, Dimension.NET_UDP):
-                found[dimension] = _seen("container without network", self.observed.no_network)
+                found[dimension] = _partial("container without network", why_not)
         if policy.mode is SandboxMode.READ_ONLY and self.boundary.read_only_root:
             places = ", ".join(self.boundary.writable)
             for dimension in (Dimension.FS_WRITE, Dimension.FS_METADATA):
