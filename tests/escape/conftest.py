@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.docker.conftest import lacking
+from tests.docker.engines import SHARED_SOCKET, Engine, why_silent
 
+from .containers import make_image
 from .plans import Outcome, Plan, twins
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -32,6 +35,16 @@ def place() -> Iterator[Path]:
     directory.chmod(0o755)
     yield directory
     shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    """The engine of this host, with the image of the suite."""
+    if reason := why_silent(SHARED_SOCKET):
+        lacking(reason)
+    engine = Engine(SHARED_SOCKET)
+    make_image(engine)
+    return engine
 
 
 class Sessions:
@@ -64,8 +77,9 @@ def sessions(place: Path) -> Iterator[Sessions]:
 @pytest.fixture(scope="module")
 def session(request: pytest.FixtureRequest, sessions: Sessions) -> Session:
     """What became of a plan. All plans of the selected tests of the module are run ahead."""
-    for plan in _selected([item for item in request.session.items if item.path == request.path]):
-        sessions.submit(plan)
+    for plan in filter(possible, plans_of(request)):
+        for one in (*twins(plan.uid), plan):
+            sessions.submit(one)
     return sessions
 
 
@@ -79,17 +93,15 @@ def possible(plan: Plan) -> bool:
     return os.getuid() in (0, plan.uid)
 
 
-def _selected(items: list[pytest.Item]) -> Iterator[Plan]:
-    for item in items:
-        skipped = any(mark.args[0] for mark in item.iter_markers("skipif"))
-        plan = (
-            item.callspec.params.get("plan")
-            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-            else None
-        )
-        if isinstance(plan, Plan) and possible(plan) and not skipped:
-            yield from twins(plan.uid)
-            yield plan
+def plans_of(request: pytest.FixtureRequest) -> Iterator[Plan]:
+    """Those of the tests of this module that will run."""
+    for item in request.session.items:
+        if item.path != request.path or any(mark.args[0] for mark in item.iter_markers("skipif")):
+            continue
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            plan = item.callspec.params.get("plan")
+            if isinstance(plan, Plan):
+                yield plan
 
 
 def _run(plan: Plan, place: Path) -> Outcome:

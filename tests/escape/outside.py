@@ -19,14 +19,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .probes import Judge, Probe, Targets
+from .probes import CONTROLS, PROBES, Judge, Probe, Targets
 from .probes.calls import syscall
 from .probes.handles import RulesetAttributes, file_handle
 
 _BACKLOG = 128
 _FIRST_DESCRIPTOR = 300
 _FS_IOC_GETFLAGS = 0x80086601
-_HERE = Path(__file__).parent
+_SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc")
 
 
 def snapshot(path: Path) -> object:
@@ -77,10 +77,12 @@ class Outside:
     Attributes:
         base: Directory that holds it all, outside of every temporary directory.
         python: Interpreter that every user can execute.
+        program: Directory of the programs that are run: the probes, and the victim.
     """
 
     base: Path
     python: str
+    program: Path
     probes: dict[str, Probe]
     secret: str = field(default_factory=lambda: f"s{secrets.token_hex(6)}")
     received: bytes = b""
@@ -157,7 +159,7 @@ class Outside:
         directory = self.base / "victim"
         directory.mkdir()
         self._victim = subprocess.Popen(
-            [self.python, "-S", "-E", "-s", str(self.base / "program" / "victim.py"), self.secret],
+            [self.python, "-S", "-E", "-s", str(self.program / "victim.py"), self.secret],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={"PATH": "/usr/bin:/bin", "SECRET": self.secret},
@@ -266,9 +268,29 @@ class Outside:
         self._datagrams.append(server)
         return int(server.getsockname()[1]) if family != socket.AF_UNIX else 0
 
-    def order(self, names: list[str]) -> bytes:
+    def order(self, names: list[str]) -> dict[str, Any]:
         """The input of the program in the world."""
-        return json.dumps({name: asdict(self.targets[name]) for name in names}).encode()
+        return {name: asdict(self.targets[name]) for name in names}
+
+    @property
+    def command(self) -> list[str]:
+        """The program in the world."""
+        return [self.python, "-S", "-E", "-s", str(self.program / "probes" / "attempt.py")]
+
+    @property
+    def write_roots(self) -> tuple[str, ...]:
+        """What a policy that lets something be written lets be written beside the workspace."""
+        roots = (
+            self.base / "outside" / probe / "root"
+            for probe in ("rename-writable-root", "remove-writable-root")
+        )
+        return tuple(str(root) for root in roots if root.is_dir())
+
+    @property
+    def readable(self) -> tuple[str, ...]:
+        """What a program needs to read, and what probes must be able to name: all but what is hidden."""
+        system = {os.path.realpath(path) for path in (*_SYSTEM, Path(self.python).parents[1])}
+        return tuple(sorted({*filter(os.path.isdir, system), str(self.program), str(self.base / "outside")}))
 
     def visit(self, port: int, token: str) -> None:
         """Try to reach a listener of a probe."""
@@ -332,6 +354,33 @@ class Outside:
             return token.decode() in json.loads(self._ask(""))
         return self._view(name, probe) != self._before[name]
 
+    def results(self, names: list[str], text: str) -> dict[str, dict[str, Any]]:
+        """What became of each probe, as the program in the world told and as it is to be seen here.
+
+        Raises:
+            RuntimeError: of some it told nothing.
+        """
+        self.collect()
+        reports: dict[str, dict[str, Any]] = {}
+        for line in text.splitlines():
+            if line.startswith("{"):
+                report = json.loads(line)
+                if report.get("probe") in names and "outcome" in report:
+                    reports[report["probe"]] = report
+        if silent := [name for name in names if name not in reports]:
+            raise RuntimeError(f"no report of {', '.join(silent)}: {text[-4000:]}")
+        found: dict[str, dict[str, Any]] = {}
+        for name, report in reports.items():
+            said = str(report.get("said") or report.get("error") or report.get("reason") or "")
+            what = report["outcome"]
+            effect = self.effect(name, what, said)
+            found[name] = {
+                "outcome": what,
+                "effect": effect,
+                "detail": said[:2000].replace(self.secret, "SECRET"),
+            }
+        return found
+
     def close(self) -> None:
         for server in (*self._streams, *self._datagrams):
             server.close()
@@ -374,3 +423,8 @@ def unlimited_core() -> None:
     """Let the children of this process dump core where it may."""
     most = resource.getrlimit(resource.RLIMIT_CORE)[1]
     resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+
+
+def chosen(names: list[str]) -> dict[str, Probe]:
+    table = {**PROBES, **CONTROLS}
+    return {name: table[name] for name in names}

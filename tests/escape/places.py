@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from unittest.mock import patch
 
 from execworld.confinement.place import Place
@@ -81,12 +80,3 @@ def _runs(interpreter: str, uid: int) -> bool:
     except OSError:
         return False
     return answer.returncode == 0
-
-
-def readable_roots(base: Path) -> tuple[str, ...]:
-    """What a program needs to read, and what probes must be able to name: all but what is hidden."""
-    python = Path(world_python(os.getuid()))
-    system = {
-        os.path.realpath(path) for path in ("/usr", "/bin", "/lib", "/lib64", "/etc", str(python.parents[1]))
-    }
-    return tuple(sorted({*filter(os.path.isdir, system), str(base / "program"), str(base / "outside")}))

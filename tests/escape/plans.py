@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from execworld.seams import NetworkMode, NetworkPolicy, SandboxMode, SandboxPoli
 WORKSPACE_WRITE, READ_ONLY, NET_NONE = "workspace-write", "read-only", "net-none"
 PORTS, HIDDEN, READ_ROOTS = "ports", "hidden", "read-roots"
 NAMESPACES = "namespaces"
+PORTS_ALONE = "ports-alone"
 POLICIES = (WORKSPACE_WRITE, READ_ONLY, NET_NONE, PORTS, HIDDEN, READ_ROOTS)
 
 
@@ -22,8 +24,9 @@ class Plan:
 
     Attributes:
         uid: Whose rights it has, the host side as well; the group is the same number.
-        world: ``landlock``; or for twins ``local``, ``direct``, ``namespace``.
-        policy: One of `POLICIES`; empty for none.
+        world: ``landlock``; or for twins ``local``, ``direct``, ``namespace``; or a kind of container, in which a twin
+            is what has no policy.
+        policy: One of `POLICIES`, or `PORTS_ALONE`, with everything else allowed; empty for none.
         without: Layers that the world is to do without.
         landlock_abi: As if the kernel knew no more than this; 0: what it knows.
         answers: Errno that system calls of the warden get instead of being run, by name.
@@ -79,12 +82,13 @@ class Outcome:
     Attributes:
         refused: Text of the refusal when the world would not open.
         enforcement: The report of the view.
-        unchecked: What a session could not do.
+        crossings: What crosses the boundary of the world, as its facts say.
     """
 
     refused: str = ""
     enforcement: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     results: dict[str, Result] = field(default_factory=dict[str, Result])
+    crossings: list[str] = field(default_factory=list[str])
 
     def state(self, dimension: str) -> str:
         return str(self.enforcement.get(dimension, {}).get("state", "absent"))
@@ -99,25 +103,25 @@ class Outcome:
         return cls(results=results, **values)
 
 
-def sandbox_policy(name: str, base: Path, *, allowed_port: int, readable: tuple[str, ...]) -> SandboxPolicy:
+def sandbox_policy(
+    name: str, base: Path, *, allowed_port: int, write_roots: Sequence[str], readable: Sequence[str]
+) -> SandboxPolicy:
     """The policy of a plan over the targets below *base*."""
     workspace = str(base / "workspace")
-    writable = (
-        base / "outside" / probe / "root" for probe in ("rename-writable-root", "remove-writable-root")
-    )
-    roots = tuple(str(root) for root in writable if root.is_dir())
     if name == READ_ONLY:
         return SandboxPolicy.read_only(workspace)
     network = NetworkPolicy()
     if name == NET_NONE:
         network = NetworkPolicy(NetworkMode.NONE)
-    elif name == PORTS:
+    elif name in (PORTS, PORTS_ALONE):
         network = NetworkPolicy(NetworkMode.PORTS, (allowed_port,))
+    if name == PORTS_ALONE:
+        return SandboxPolicy(SandboxMode.FULL_ACCESS, network=network)
     return SandboxPolicy(
         SandboxMode.WORKSPACE_WRITE,
         workspace,
-        write_roots=roots,
+        write_roots=tuple(write_roots),
         network=network,
         hidden=(str(base / "hidden"),) if name == HIDDEN else (),
-        read_roots=readable if name == READ_ROOTS else (),
+        read_roots=tuple(readable) if name == READ_ROOTS else (),
     )

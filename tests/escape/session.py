@@ -23,8 +23,8 @@ from execworld.world import open_world
 
 from .hardship import hardship
 from .mutants import mutated
-from .outside import Outside, unlimited_core
-from .places import open_confined, readable_roots, world_python
+from .outside import Outside, chosen, unlimited_core
+from .places import open_confined, world_python
 from .plans import Outcome, Plan, Result, sandbox_policy
 from .probes import CONTROLS, PROBES, Twin
 from .users import take_uid
@@ -51,7 +51,7 @@ def main() -> None:
     unlimited_core()
     table = {**PROBES, **CONTROLS}
     names = list(plan.probes) or [name for name in table if _concerns(plan, name)]
-    outside = Outside(base, python, {name: table[name] for name in names})
+    outside = Outside(base, python, program, chosen(names))
     outside.prepare(setuid_program)
     try:
         outcome = anyio.run(_session, plan, outside, names)
@@ -99,17 +99,20 @@ def _make_setuid_program(base: Path) -> str:
 
 
 async def _session(plan: Plan, outside: Outside, names: list[str]) -> Outcome:
-    program = [outside.python, "-S", "-E", "-s", str(outside.base / "program" / "probes" / "attempt.py")]
-    order = outside.order(names)
+    program, order = outside.command, json.dumps(outside.order(names)).encode()
     outcome = Outcome()
     if plan.world in ("direct", "namespace"):
         text = await _run_directly(plan, program, order, outside)
     else:
         policy = SandboxPolicy.full_access()
         if plan.world == "landlock":
-            readable = readable_roots(outside.base)
-            allowed = int(outside.servers["allowed"])
-            policy = sandbox_policy(plan.policy, outside.base, allowed_port=allowed, readable=readable)
+            policy = sandbox_policy(
+                plan.policy,
+                outside.base,
+                allowed_port=int(outside.servers["allowed"]),
+                write_roots=outside.write_roots,
+                readable=outside.readable,
+            )
         try:
             manager = open_confined(plan, policy) if plan.world == "landlock" else open_world("local")
             with hardship(plan, outside.base), mutated(plan.mutant):
@@ -119,20 +122,7 @@ async def _session(plan: Plan, outside: Outside, names: list[str]) -> Outcome:
         except SandboxUnavailable as error:
             outcome.refused = f"{error.code}: {error}"
             return outcome
-    outside.collect()
-    reports = {name: {"outcome": "silent"} for name in names}
-    for line in text.splitlines():
-        if line.startswith("{"):
-            report = json.loads(line)
-            if report.get("probe") in reports:
-                reports[report["probe"]] = report
-    for name, report in reports.items():
-        said = str(report.get("said") or report.get("error") or report.get("reason") or "")
-        what = report["outcome"]
-        effect = outside.effect(name, what, said)
-        outcome.results[name] = Result(what, effect, said[:2000].replace(outside.secret, "SECRET"))
-    if any(result.outcome == "silent" for result in outcome.results.values()):
-        raise RuntimeError(f"no report of some probes: {text[-4000:]}")
+    outcome.results = {name: Result(**result) for name, result in outside.results(names, text).items()}
     return outcome
 
 

@@ -9,12 +9,13 @@ import signal
 import time
 
 from .calls import syscall
-from .table import Judge, Targets, probe
+from .table import Judge, Targets, Void, probe
 
 _SCOPE = "Landlock from ABI 6; pid namespace"
 _LIMIT = "seccomp; pid namespace"
 _PLACE = "pid namespace"
 F_SETSIG = 10
+LEAST_PRIORITY = 19
 
 
 @probe(33, "ipc.signal", Judge.VICTIM, _SCOPE, sleeper=True)
@@ -90,7 +91,9 @@ def limit_files_of_victim(t: Targets) -> None:
 @probe(37, "proc.visibility", Judge.VICTIM, _PLACE, sleeper=True)
 def set_priority_of_victim(t: Targets) -> None:
     """Set the priority."""
-    os.setpriority(os.PRIO_PROCESS, t.sleeper, 19)
+    if os.getpriority(os.PRIO_PROCESS, t.sleeper) == LEAST_PRIORITY:
+        raise Void("it has the least already")
+    os.setpriority(os.PRIO_PROCESS, t.sleeper, LEAST_PRIORITY)
 
 
 @probe(37, "proc.visibility", Judge.VICTIM, _PLACE, sleeper=True)
