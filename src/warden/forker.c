@@ -1,6 +1,7 @@
 #include "forker.h"
 
 #include "cgroup.h"
+#include "domain.h"
 #include "facts.h"
 #include "lock.h"
 #include "sys.h"
@@ -48,7 +49,7 @@ static void fork_for(int end, struct request *request, const int *received, int 
         wanted += given;
     }
     if (wanted == received_count) {
-        outcome.pid = sys_fork();
+        outcome.pid = lock_has_domain() ? domain_fork(request->main, request->argument, fds) : sys_fork();
         if (outcome.pid == 0) {
             request->main(request->argument, fds);
             _exit(127);
@@ -69,6 +70,8 @@ static void *forker(void *argument) {
         ready.error = errno;
     if (ready.error == 0)
         close_all_but(kept, sizeof kept / sizeof kept[0]);
+    if (ready.error == 0 && lock_has_domain() && domain_start() < 0)
+        ready.error = errno;
     if (RETRY(send(end, &ready, sizeof ready, MSG_NOSIGNAL)) < 0 || ready.error != 0)
         return NULL;
     for (;;) {

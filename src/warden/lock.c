@@ -12,12 +12,14 @@
 #define CAPABILITY_SETPCAP 8
 #define CAPABILITIES_MOST 64
 #define SECCOMP_SET_FILTER 1u
+#define SCOPE_SIGNAL 2u /* LANDLOCK_SCOPE_SIGNAL */
 
 static struct {
     bool set;
     bool has_capabilities;
     uint64_t capabilities;
     int ruleset;
+    bool has_domain;
     struct slice filter;
     struct restriction restriction;
     bool restricted;
@@ -30,12 +32,15 @@ void lock_set(const struct plan *plan, int ruleset) {
     lock.has_capabilities = plan->has_capabilities;
     lock.capabilities = plan->capabilities;
     lock.ruleset = ruleset;
+    lock.has_domain = ruleset >= 0 && plan->ruleset.scoped & SCOPE_SIGNAL;
     lock.filter = plan->filter;
     lock.limits = plan->limits;
     lock.limit_count = plan->limit_count;
 }
 
 int lock_ruleset(void) { return lock.ruleset; }
+bool lock_has_domain(void) { return lock.has_domain; }
+int lock_domain(void) { return landlock_restrict(lock.ruleset); }
 
 void lock_restrict(struct restriction restriction) {
     lock.restriction = restriction;
@@ -167,5 +172,5 @@ int lock_after_ids(void) {
         return -1;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -1;
-    return lock.ruleset >= 0 ? landlock_restrict(lock.ruleset) : 0;
+    return lock.ruleset >= 0 && !lock.has_domain ? lock_domain() : 0;
 }

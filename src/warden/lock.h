@@ -18,12 +18,17 @@ struct restriction {
 void lock_restrict(struct restriction restriction);
 struct restriction lock_restriction(void);
 
+/* Whether all programs are in one Landlock domain: where it keeps their signals in, and each could else signal none but its
+ * own. Then their supervisors are in it too. */
+bool lock_has_domain(void);
+
 /* In this order. -1 with errno. The first is inherited, and so once for all, by the thread that forks the supervisors: a
- * filter is compiled when it is applied, which takes longer than all else in the start of a command. The others are the
- * leader's, with the ids between them. */
+ * filter is compiled when it is applied, which takes longer than all else in the start of a command. So is the second, if
+ * there is one domain. The others are the leader's, with the ids between them. */
 int lock_inherited(void);  /* bounding set, no_new_privs, filters */
+int lock_domain(void);     /* no_new_privs, ruleset */
 int lock_before_ids(void); /* limits */
-int lock_after_ids(void);  /* capabilities, no_new_privs, ruleset; not for what becomes a cell */
+int lock_after_ids(void);  /* capabilities, no_new_privs, ruleset unless there is one domain; not for what becomes a cell */
 
 /* Also for the cell itself. */
 int lock_own_files(void); /* no file grows beyond the limit of programs by its doing */

@@ -265,7 +265,8 @@ static void apply_all(void) {
 
 static _Noreturn void try_in_child(uint32_t first, int report) {
     struct attempt lock = {0};
-    if (lock_inherited() < 0 || lock_before_ids() < 0 || lock_after_ids() < 0)
+    if (lock_inherited() < 0 || (lock_has_domain() && lock_domain() < 0) || lock_before_ids() < 0 ||
+        lock_after_ids() < 0)
         lock.error = errno;
     if (RETRY(write(report, &lock, sizeof lock)) == (ssize_t)sizeof lock && lock.error == 0)
         probes_try(&cell.plan, &cell.targets, first, report);

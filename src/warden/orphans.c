@@ -1,6 +1,7 @@
 /* Orphans whose supervisor was killed become children of the warden, which is a subreaper too. */
 #include "cgroup.h"
 #include "descend.h"
+#include "domain.h"
 #include "process.h"
 #include "supervisors.h"
 #include "sys.h"
@@ -23,7 +24,7 @@ bool sweep_orphans(void) {
     for (int index = 0; index < descent->count; index++) {
         const struct descendant *found = &descent->entries[index];
         struct process_line line;
-        if (supervisor_known(found->pid) || !read_process_line(found->pid, &line) || line.parent != self)
+        if (supervisor_known(found->pid) || domain_is(found->pid) || !read_process_line(found->pid, &line) || line.parent != self)
             continue;
         none = false;
         if (line.state != 'Z')

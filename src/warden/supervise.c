@@ -124,6 +124,7 @@ static bool start_leader(const struct command *command) {
     }
     int error = errno;
     close(report[1]);
+    prctl(PR_SET_DUMPABLE, 0); /* what takes other ids in our memory sets it to what the system says */
     if (state.leader < 0) {
         note.error = error;
     } else if (RETRY(read(report[0], &failure, sizeof failure)) == (ssize_t)sizeof failure) {

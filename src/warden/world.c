@@ -5,6 +5,7 @@
 #include "cgroup.h"
 #include "covers.h"
 #include "dispatch.h"
+#include "domain.h"
 #include "facts.h"
 #include "forker.h"
 #include "link.h"
@@ -101,10 +102,12 @@ static void reap(void) {
             continue;
         if (pid <= 0)
             return;
-        if (WIFSTOPPED(raw))
-            supervisor_resume(pid);
-        else
+        if (!WIFSTOPPED(raw)) {
+            domain_ended(pid);
             process_reaped(pid, raw);
+        } else if (!domain_stopped(pid)) {
+            supervisor_resume(pid);
+        }
     }
 }
 

@@ -59,6 +59,7 @@ COPY escape {_PACKAGE}
 
 def make_image(engine: Engine) -> None:
     """`images/world-debian`, which has a Python, with the programs of the suite and directories for their targets."""
+    before = engine.docker("images", "--quiet", IMAGE)
     base = engine.docker("build", "--quiet", str(_TREE / "images" / "world-debian"))
     with tempfile.TemporaryFile() as context:
         with tarfile.open(fileobj=context, mode="w") as tar:
@@ -67,6 +68,8 @@ def make_image(engine: Engine) -> None:
                 _add(tar, f"escape/{path.relative_to(_HERE)}", path.read_bytes())
         context.seek(0)
         engine.docker("build", "--quiet", "--tag", IMAGE, "-", stdin=context.fileno())
+    if before not in ("", engine.docker("images", "--quiet", IMAGE)):
+        engine.docker("rmi", before, check=False)  # unless another test still runs in it
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -48,7 +48,7 @@ CONTENT: Final[Mapping[Layer, str]] = {
     Layer.TERMINALS: "a private instance of /dev/pts",
     Layer.TERMINAL_MASTER: "its ptmx in the place of /dev/ptmx",
     Layer.LANDLOCK: "the cell's ruleset: the policy, and what the warden needs beyond it",
-    Layer.INNER_LANDLOCK: "a further ruleset for each program: exactly the policy; keeps it away from the cell",
+    Layer.INNER_LANDLOCK: "a further ruleset for programs: exactly the policy; keeps them away from the cell",
     Layer.SECCOMP: "system calls and arguments that no program needs and no other layer governs",
     Layer.CAPABILITIES: "what root keeps; nothing for anybody else",
     Layer.CGROUP: "limits of a group around the whole cell",

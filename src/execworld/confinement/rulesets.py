@@ -1,4 +1,4 @@
-"""Landlock rulesets of a cell: that of the cell, and that of each program."""
+"""Landlock rulesets of a cell: that of the cell, and that of its programs."""
 
 from __future__ import annotations
 

@@ -155,25 +155,31 @@ def _each_ancestor(action: Callable[[int], object]) -> None:
     raise last
 
 
-@probe(55, "ipc.trace", Judge.SAID, "Landlock (a further layer for each program); seccomp")
+@probe(
+    55, "ipc.trace", Judge.SAID, "Landlock (a further layer for programs) and what is not dumpable; seccomp"
+)
 def trace_cell(t: Targets) -> None:
     """Attach to the processes that run and supervise the programs of the view."""
     _each_ancestor(lambda number: syscall("ptrace", 0x4206, number, 0, 0))
 
 
-@probe(55, "ipc.trace", Judge.SAID, "Landlock (a further layer for each program); seccomp")
+@probe(
+    55, "ipc.trace", Judge.SAID, "Landlock (a further layer for programs) and what is not dumpable; seccomp"
+)
 def take_descriptor_of_cell(t: Targets) -> None:
     """Take the stream over which the cell reports."""
     _each_ancestor(lambda number: syscall("pidfd_getfd", syscall("pidfd_open", number, 0), 0, 0))
 
 
-@probe(55, "ipc.trace", Judge.SAID, "Landlock (a further layer for each program)")
+@probe(55, "ipc.trace", Judge.SAID, "Landlock (a further layer for programs) and what is not dumpable")
 def open_descriptors_of_cell(t: Targets) -> None:
     """List the open files of the processes that run and supervise the programs of the view."""
     _each_ancestor(lambda number: os.readlink(f"/proc/{number}/fd/0"))
 
 
-@probe(55, "ipc.trace", Judge.SAID, "Landlock (a further layer for each program); seccomp")
+@probe(
+    55, "ipc.trace", Judge.SAID, "Landlock (a further layer for programs) and what is not dumpable; seccomp"
+)
 def open_memory_of_cell(t: Targets) -> None:
     """Open their memory."""
     _each_ancestor(lambda number: open(f"/proc/{number}/mem", "rb").close())

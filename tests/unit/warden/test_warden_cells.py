@@ -15,7 +15,7 @@ import pytest
 from . import driver as d
 from . import plans as p
 from . import records as r
-from .cells import ROOT, Builder, Place, cell_in, facts_of, full, groups_of, landlock_only
+from .cells import ROOT, Builder, Place, cell_in, facts_of, full, groups_of, landlock_only, wait_until
 from .plans import Cell, Plan
 from .records import sh, u64
 
@@ -137,6 +137,91 @@ def test_a_program_can_neither_signal_nor_trace_the_cell(place: Place) -> None:
             assert status != 0, text
             # A twin: of its own child it may have both.
             assert cell.output(sh("sleep 600 & kill -0 $! && kill $!"))[0] == 0
+
+
+FORKER = "warden-forker"
+
+
+def pid_of(place: Place, name: str) -> int:
+    """Of the one process of the warden with this name; 0 when there is none."""
+    for pid in place.alive():
+        try:
+            if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                return pid
+        except OSError:
+            continue  # ended meanwhile
+    return 0
+
+
+def scopes_signals(warden: d.Warden) -> None:
+    if facts_of(warden).landlock < 6:
+        pytest.skip("Landlock scopes signals from version 6 on")
+
+
+@pytest.mark.parametrize(
+    "user", [pytest.param(False, marks=needs_root, id="root"), pytest.param(True, id="user")]
+)
+def test_programs_of_a_cell_may_signal_each_other(place: Place, user: bool) -> None:
+    """Also where they have no numbers of their own: what one command left another one can end."""
+    with place.warden(user=user) as warden:
+        scopes_signals(warden)
+        with cell_in(warden, landlock_only(place, warden)) as (cell, _):
+            handle, pid = cell.spawn(sh("exec sleep 600"))
+            assert cell.output(sh(f"kill -TERM {pid}", stderr=r.MERGE)) == (0, "")
+            assert cell.wait_exit(handle).raw & 0x7F == signal.SIGTERM
+    place.wait_empty(warden)
+
+
+@pytest.mark.parametrize(
+    "user", [pytest.param(False, marks=needs_root, id="root"), pytest.param(True, id="user")]
+)
+def test_a_program_cannot_trace_what_supervises_it(place: Place, user: bool) -> None:
+    """Although it is in the same domain, and might end it."""
+    with place.warden(user=user) as warden:
+        scopes_signals(warden)
+        with cell_in(warden, landlock_only(place, warden)) as (cell, _):
+            for target in ("$PPID", str(pid_of(place, FORKER))):
+                for attempt in ("cat /proc/%s/environ", "echo >/proc/%s/mem", "readlink /proc/%s/fd/0"):
+                    status, text = cell.output(sh(attempt % target, stderr=r.MERGE))
+                    assert status != 0, (attempt, target, text)
+            # A twin: of its own child it may have it.
+            assert cell.output(sh("sleep 600 & readlink /proc/$!/fd/0 && kill $!"))[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_who_ends_what_forks_programs_has_no_reach_of_the_next(place: Place, number: signal.Signals) -> None:
+    with place.warden(user=True) as warden:
+        scopes_signals(warden)
+        with cell_in(warden, landlock_only(place, warden)) as (cell, _):
+            before = pid_of(place, FORKER)
+            waiting, _ = cell.spawn(
+                sh("read pid; kill -0 $pid && echo reached", stdin=r.PIPE, stderr=r.MERGE)
+            )
+            assert cell.output(sh(f"kill -{number} {before}; echo on")) == (0, "on\n")
+            # More at a time than supervisors wait for another command.
+            handles = [cell.spawn(sh("exec sleep 600"))[0] for _ in range(20)]
+            wait_until(lambda: pid_of(place, FORKER) not in (0, before))
+            after = pid_of(place, FORKER)
+            assert after not in (0, before)
+            cell.send(waiting, f"{after}\n".encode())
+            assert "reached" not in cell.read_all(waiting).decode()
+            assert cell.wait_exit(waiting).raw != 0
+            for handle in handles:
+                assert cell.kill_tree(handle).gone
+    place.wait_empty(warden)
+
+
+def test_other_signals_do_nothing_to_what_forks_programs(place: Place) -> None:
+    """Not those that dump core, nor what the warden itself listens to: it has the memory of the cell."""
+    numbers = [int(number) for number in signal.valid_signals() if number not in (9, 19)]
+    script = "for n in {}; do kill -$n {} || exit 1; done; echo on"
+    with place.warden(user=True) as warden:
+        scopes_signals(warden)
+        with cell_in(warden, landlock_only(place, warden)) as (cell, _):
+            before = pid_of(place, FORKER)
+            assert cell.output(sh(script.format(" ".join(map(str, numbers)), before))) == (0, "on\n")
+            assert cell.output(sh("echo on")) == (0, "on\n")
+            assert pid_of(place, FORKER) == before
 
 
 # ---- probes
