@@ -191,7 +191,9 @@ static int await_start(struct batch *batch, struct spawned *spawned) {
         cancelled = batch_cancelled(batch);
     }
     if (size < (ssize_t)offsetof(struct note, survivors) || note.type != NOTE_STARTED) {
-        kill(spawned->supervisor, SIGKILL); /* somebody killed it; or it is not what it was */
+        /* Somebody killed it, which may be the program that it has just started; or it is not what it was. */
+        kill(spawned->supervisor, SIGKILL);
+        batch->detail = STAGE_UNKNOWN;
         return EAGAIN;
     }
     if (note.error != 0) {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -170,6 +172,40 @@ async def test_a_program_of_a_view_cannot_end_it(engine: Engine, plan: Plan, tmp
     async with opened(engine, plan, tmp_path) as view:
         await view.subprocess.run([PYTHON, "-c", END], timeout_s=20)
         assert (await view.shell.run("echo alive")).stdout.text == "alive\n"
+
+
+LEAVE: Final = """
+( setsid sh -c "exec sleep $1" & ) &
+setsid sh -c "( exec sleep $1 ) & kill -STOP $PPID; kill -KILL $PPID; exec sleep $1" &
+sleep $1
+"""
+"""A program that leaves its group and its session, and ends what supervises it."""
+
+
+@pytest.mark.parametrize("plan", [plan for plan in PLANS if plan.policy], ids=str)
+async def test_nothing_survives_a_command_of_a_view_that_ends_its_supervisor(
+    engine: Engine, plan: Plan, tmp_path: Path
+) -> None:
+    marker = f"4{os.getpid() % 100_000:05}"
+    async with open_container(engine, plan, tmp_path) as place:
+        view = await place.world.sandbox.confine(SandboxPolicy.workspace_write(str(place.own)))
+        assert view.enforcement.as_dict()["kill.tree"]["state"] == "enforced"
+
+        async def sleepers() -> int:
+            text = (await place.world.shell.run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")).stdout.text
+            return text.count(f"sleep {marker}")
+
+        async with view.subprocess.start(["sleep", marker]):
+            assert await sleepers() == 1
+        try:
+            result = await view.subprocess.run(["sh", "-c", LEAVE, "-", marker], timeout_s=1.0)
+        except OutcomeUnknown:
+            pass  # it was faster than what supervises it
+        else:
+            assert result.signal == signal.SIGKILL
+        with anyio.fail_after(5):  # the cell hears of it when the host does
+            while await sleepers():
+                pass
 
 
 async def test_without_a_view_a_program_can_end_what_was_joined(engine: Engine, tmp_path: Path) -> None:

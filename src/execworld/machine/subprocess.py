@@ -30,6 +30,7 @@ from execworld.seams.errors import (
     CommandNotFound,
     CommandTimeout,
     ExecworldError,
+    OutcomeUnknown,
     SpawnFailed,
     WorkingDirectoryMissing,
 )
@@ -375,6 +376,13 @@ class MachineSubprocess(Subprocess):
                 op=op,
                 world=self.world_id,
                 hint=hints.get(status, "check its mode, and the mount options of its file system"),
+            )
+        if stage == SpawnStage.UNKNOWN:
+            return OutcomeUnknown(
+                f"it is not known whether {name} ran: what supervises it was ended before it could tell",
+                op=op,
+                world=self.world_id,
+                hint="a program can end what supervises it; nothing of it is left",
             )
         hint = ""
         if status == errno.E2BIG:

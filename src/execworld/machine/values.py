@@ -182,11 +182,15 @@ class ResourceLimit:
 
 
 class SpawnStage(IntEnum):
-    """Where a spawn failed: before exec (fork, pipes, ids, limits), entering the directory, or in execve(2)."""
+    """Where a spawn failed: before exec (fork, pipes, ids, limits), entering the directory, or in execve(2).
+
+    With ``UNKNOWN`` the program may have run: what supervises it was ended before it told.
+    """
 
     SETUP = 0
     DIRECTORY = 1
     EXEC = 2
+    UNKNOWN = 3
 
 
 class AddressKind(IntEnum):

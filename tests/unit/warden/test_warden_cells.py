@@ -140,6 +140,7 @@ def test_a_program_can_neither_signal_nor_trace_the_cell(place: Place) -> None:
 
 
 FORKER = "warden-forker"
+UNKNOWN = 3  # stage of a start
 
 
 def pid_of(place: Place, name: str) -> int:
@@ -208,6 +209,21 @@ def test_who_ends_what_forks_programs_has_no_reach_of_the_next(place: Place, num
             assert cell.wait_exit(waiting).raw != 0
             for handle in handles:
                 assert cell.kill_tree(handle).gone
+    place.wait_empty(warden)
+
+
+def test_a_program_that_ends_its_supervisor_at_once_is_not_said_not_to_have_started(place: Place) -> None:
+    """Some are faster than the note that they were started."""
+    script = b"echo ran >>$1; kill -KILL $PPID; exec sleep 600"
+    log = place.workspace / "log"
+    with place.warden(user=True) as warden:
+        scopes_signals(warden)
+        with cell_in(warden, landlock_only(place, warden)) as (cell, _):
+            for _ in range(60):
+                arguments = [b"sh", b"-c", script, b"sh", os.fsencode(log)]
+                outcome = cell.batch(r.op_spawn(b"/bin/sh", arguments, stdout=r.NULL, stderr=r.NULL))
+                assert (outcome.status, outcome.detail) in ((0, 0), (errno.EAGAIN, UNKNOWN)), outcome
+            assert log.read_text().count("ran") > 0
     place.wait_empty(warden)
 
 
