@@ -7,6 +7,7 @@
     ├── Unsupported (NotImplementedError)           UNSUPPORTED
     ├── PolicyRefused (PermissionError)             POLICY_REFUSED
     ├── SandboxUnavailable                          SANDBOX_UNAVAILABLE
+    ├── PluginError                                 what plugins do to each other: `execworld.seams.plugin_errors`
     ├── WorldError
     │   ├── WorldUnavailable                        WORLD_UNAVAILABLE
     │   ├── WorldClosed                             WORLD_CLOSED
@@ -97,6 +98,23 @@ class ErrorCode(StrEnum):
     FS_INVALID_PATH = "FS_INVALID_PATH"
     FS_EDIT_NOT_FOUND = "FS_EDIT_NOT_FOUND"
     FS_AMBIGUOUS_EDIT = "FS_AMBIGUOUS_EDIT"
+    PLUGIN_INVALID = "PLUGIN_INVALID"
+    PLUGIN_AMBIGUOUS = "PLUGIN_AMBIGUOUS"
+    PLUGIN_ENDED = "PLUGIN_ENDED"
+    PLUGIN_DISPOSED = "PLUGIN_DISPOSED"
+    PLUGINS_FAILED = "PLUGINS_FAILED"
+    INJECT_CYCLE = "INJECT_CYCLE"
+    SERVICE_UNAVAILABLE = "SERVICE_UNAVAILABLE"
+    SERVICE_UNDECLARED = "SERVICE_UNDECLARED"
+    SERVICE_CONFLICT = "SERVICE_CONFLICT"
+    CONTEXT_INACTIVE = "CONTEXT_INACTIVE"
+    DISPOSAL_FAILED = "DISPOSAL_FAILED"
+    REPLACEMENT_REFUSED = "REPLACEMENT_REFUSED"
+    WAIT_CYCLE = "WAIT_CYCLE"
+    LISTENERS_FAILED = "LISTENERS_FAILED"
+    LISTENER_UNLOADED = "LISTENER_UNLOADED"
+    NEXT_MISUSED = "NEXT_MISUSED"
+    REGISTRATION_CONFLICT = "REGISTRATION_CONFLICT"
 
 
 class ExecworldError(Exception):
