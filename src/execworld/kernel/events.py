@@ -1,0 +1,131 @@
+"""The four ways to dispatch an event."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, cast
+
+import anyio
+
+from execworld.kernel.keys import UNCHANGED, AnyEvent, Event, PayloadT, ResultT, Unchanged, Waterfall
+from execworld.kernel.listeners import UNLOADED, Registration, finished
+from execworld.seams import ListenersFailed, ListenerUnloaded, NextMisused
+
+if TYPE_CHECKING:
+    from execworld.kernel.fiber import Fiber
+    from execworld.kernel.scopes import Scope
+
+
+def _audience(event: AnyEvent, speaker: Fiber, scope: Scope | None) -> list[Registration]:
+    """Who hears *event*, in order, as it is now: what changes during the dispatch is for the next one."""
+    runtime = speaker.runtime
+    found = [
+        each
+        for each in runtime.listeners.get(event, ())
+        if each.scope is None or (scope is not None and each.scope in scope.lineage)
+    ]
+    if runtime.replacements:
+        found = [each for each in found if each.run.fiber.is_audible_to(speaker)]
+    return found
+
+
+def emit(event: Event[PayloadT, ResultT], payload: PayloadT, speaker: Fiber, scope: Scope | None) -> None:
+    """Tell all, and wait for none. What a listener raises is reported, and neither the others nor the caller get it."""
+    for listener in _audience(event, speaker, scope):
+        if listener.begin():
+            listener.hear(payload)
+
+
+async def parallel(
+    event: Event[PayloadT, ResultT], payload: PayloadT, speaker: Fiber, scope: Scope | None
+) -> None:
+    """Tell all at the same time, and wait for all.
+
+    Raises:
+        ListenersFailed: after all have finished.
+    """
+    errors: list[Exception] = []
+
+    async def tell(listener: Registration) -> None:
+        try:
+            await listener.answer(payload)
+        except Exception as error:  # noqa: BLE001 - the other listeners must run to their end
+            errors.append(error)
+
+    async with anyio.create_task_group() as group:
+        for listener in _audience(event, speaker, scope):
+            if listener.begin():
+                group.start_soon(tell, listener)
+    if errors:
+        listing = "; ".join(str(error) or type(error).__name__ for error in errors)
+        raise ListenersFailed(f"event `{event}`: listeners failed: {listing}", errors=tuple(errors))
+
+
+async def serial(
+    event: Event[PayloadT, ResultT], payload: PayloadT, speaker: Fiber, scope: Scope | None
+) -> ResultT | None:
+    """Ask one after the other until one answers: 0 and an empty text are answers, None and False are not."""
+    for listener in _audience(event, speaker, scope):
+        if listener.begin():
+            answer = await listener.answer(payload)
+            if answer is not None and answer is not False and answer is not UNLOADED:
+                return cast("ResultT", answer)
+    return None
+
+
+async def waterfall(
+    event: Waterfall[PayloadT, ResultT],
+    payload: PayloadT,
+    innermost: Callable[[PayloadT], ResultT | Awaitable[ResultT]],
+    speaker: Fiber,
+    scope: Scope | None,
+) -> ResultT:
+    """Call the first listener, which decides whether and with what to go on; behind the last one comes *innermost*.
+
+    Raises:
+        ListenerUnloaded: the plugin of a listener was unloaded before it had answered.
+        Exception: what a listener raised and none of those around it caught.
+    """
+    audience = _audience(event, speaker, scope)
+
+    async def go_on(index: int, payload: PayloadT) -> ResultT:
+        while index < len(audience) and not audience[index].begin():
+            index += 1
+        if index == len(audience):
+            return cast("ResultT", await finished(innermost(payload)))
+        listener = audience[index]
+        step = _Step(event, payload, lambda payload: go_on(index + 1, payload))
+        try:
+            answer = await listener.answer(payload, step)
+        finally:
+            step.close()
+        if answer is UNLOADED:
+            message = f"event `{event}`: plugin `{listener.run.fiber.name}` was unloaded while it was at work"
+            raise ListenerUnloaded(message, hint="dispatch it again")
+        return cast("ResultT", answer)
+
+    return await go_on(0, payload)
+
+
+class _Step(Generic[PayloadT, ResultT]):
+    """The `Next` of one listener in one dispatch."""
+
+    def __init__(
+        self,
+        event: Waterfall[PayloadT, ResultT],
+        payload: PayloadT,
+        go_on: Callable[[PayloadT], Awaitable[ResultT]],
+    ) -> None:
+        self._event = event
+        self._payload = payload
+        self._go_on = go_on
+        self._refusal = ""
+
+    def __call__(self, payload: PayloadT | Unchanged = UNCHANGED, /) -> Awaitable[ResultT]:
+        if self._refusal:
+            raise NextMisused(f"event `{self._event}`: a listener went on {self._refusal}")
+        self._refusal = "twice"
+        return self._go_on(self._payload if isinstance(payload, Unchanged) else payload)
+
+    def close(self) -> None:
+        self._refusal = self._refusal or "after it had answered"
