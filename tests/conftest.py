@@ -6,6 +6,13 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A machine that does other things as well is no fault of the code, and what a run finds is told by the run itself.
+settings.register_profile(
+    "execworld", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("execworld")
 
 
 def pytest_configure() -> None:

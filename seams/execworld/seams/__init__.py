@@ -100,6 +100,7 @@ from execworld.seams.provider import (
     OpenRequest,
     Probe,
     Provider,
+    WorldClaims,
 )
 from execworld.seams.results import (
     CommandResult,
@@ -236,6 +237,7 @@ __all__ = [
     "WatchEventKind",
     "WorkingDirectoryMissing",
     "World",
+    "WorldClaims",
     "WorldClosed",
     "WorldError",
     "WorldFacts",

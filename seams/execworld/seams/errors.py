@@ -179,9 +179,35 @@ def _rebuild(kind: type[ExecworldError], message: str, state: Mapping[str, objec
 
 
 class ConfigurationError(ExecworldError, ValueError):
-    """A configuration value is unknown, of the wrong type or contradicts another one. Nothing was started."""
+    """A configuration value is unknown, of the wrong type or contradicts another one. Nothing was started.
+
+    Attributes:
+        file: The document that holds it; empty where it came from no document. The message begins with this place.
+        line: In that document, from 1; 0 where it has none.
+        column: In that line, from 1, in characters; 0 likewise.
+    """
 
     code = ErrorCode.CONFIGURATION_INVALID
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str = "",
+        line: int = 0,
+        column: int = 0,
+        op: str = "",
+        world: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, op=op, world=world, hint=hint)
+        self.file = file
+        self.line = line
+        self.column = column
+
+    def as_dict(self) -> dict[str, object]:
+        place = {"file": self.file, "line": self.line, "column": self.column}
+        return super().as_dict() | ({name: value for name, value in place.items() if value})
 
 
 class ProviderUnknown(ExecworldError, LookupError):

@@ -74,6 +74,21 @@ class Probe:
     enforceable: Mapping[Dimension, tuple[EnforcementState, str]] | None = None
 
 
+@value_class
+class WorldClaims:
+    """What can be said of a world by its options, before it is opened. Opening it proves or refutes that.
+
+    Attributes:
+        boundary: It is separated from the host by at most this; what cannot be told counts as nothing.
+        images: Names of images that it is made of; None when that cannot be told.
+        hosts: Other hosts that are reached for it; None likewise.
+    """
+
+    boundary: Boundary = Boundary.NONE
+    images: tuple[str, ...] | None = None
+    hosts: tuple[str, ...] | None = None
+
+
 class LeftoverState(StrEnum):
     """What became of a leftover."""
 
@@ -135,6 +150,7 @@ class Provider(Generic[ConfigT]):
             for; None for plain full access.
         extra: The optional dependency group that the provider needs; empty for none.
         clean: Removes what worlds left behind; None when they cannot leave anything.
+        claims: Tells what a world with these options and this policy would be; None for nothing that can be told.
     """
 
     name: str
@@ -146,3 +162,4 @@ class Provider(Generic[ConfigT]):
     default_policy: Callable[[str | None], SandboxPolicy] | None = None
     extra: str = ""
     clean: Clean | None = None
+    claims: Callable[[ConfigT, SandboxPolicy], WorldClaims] | None = None

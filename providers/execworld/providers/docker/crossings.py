@@ -32,7 +32,7 @@ DEFAULT_CAPABILITIES: Final = frozenset(
         "CAP_SYS_CHROOT",
     }
 )
-_HOST_CAPABILITIES: Final = frozenset(
+HOST_CAPABILITIES: Final = frozenset(
     {
         "CAP_ALL",
         "CAP_BPF",
@@ -101,7 +101,7 @@ def _privileges(document: Inspected, host: Inspected, info: Inspected) -> Iterat
     else:
         names = {capability(name) for name in added}
         for name in sorted(names - DEFAULT_CAPABILITIES):
-            yield Crossing(f"capability: {name}", voids=name in _HOST_CAPABILITIES)
+            yield Crossing(f"capability: {name}", voids=name in HOST_CAPABILITIES)
     groups = host.texts("GroupAdd")
     for group in ("not known",) if groups is ODD else groups:
         yield Crossing(f"group: {group}")

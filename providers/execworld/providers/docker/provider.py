@@ -10,6 +10,7 @@ from typing import Any, Final
 from execworld.machine.warden import LinkSettings, WardenMachine, open_warden_machine
 from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.providers.docker.boundary import ContainerBoundary, boundary_of
+from execworld.providers.docker.claims import claims
 from execworld.providers.docker.config import DockerConfig, config_from_url
 from execworld.providers.docker.confining import confiner_in, kill_tree, restrict_programs
 from execworld.providers.docker.contexts import DEFAULT_ADDRESS, EngineAddress, engine_variables, find_engine
@@ -177,4 +178,5 @@ provider: Final = Provider(
     config_from_url=config_from_url,
     extra="docker",
     clean=clean,
+    claims=claims,
 )

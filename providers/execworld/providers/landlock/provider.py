@@ -19,7 +19,7 @@ from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforce
 from execworld.seams.errors import SandboxReason, SandboxUnavailable, WorldUnavailable
 from execworld.seams.identity import Boundary, WorldIdentity
 from execworld.seams.policy import NetworkMode, SandboxMode, SandboxPolicy
-from execworld.seams.provider import Leftover, OpenRequest, Probe, Provider
+from execworld.seams.provider import Leftover, OpenRequest, Probe, Provider, WorldClaims
 from execworld.seams.world import World
 
 _NOT_LINUX: Final = "it needs a Linux kernel"
@@ -148,6 +148,11 @@ async def _clean(*, dry_run: bool) -> Sequence[Leftover]:
     return sweep_groups(dry_run=dry_run) if sys.platform == "linux" else ()
 
 
+def _claims(config: LandlockConfig, policy: SandboxPolicy) -> WorldClaims:
+    boundary = Boundary.KERNEL_POLICY if policy.confines else Boundary.NONE
+    return WorldClaims(boundary, images=(), hosts=())
+
+
 provider: Final = Provider(
     name="landlock",
     summary="this host, this user, confined by the kernel to a policy",
@@ -156,4 +161,5 @@ provider: Final = Provider(
     probe=_probe,
     default_policy=_default_policy,
     clean=_clean,
+    claims=_claims,
 )

@@ -15,7 +15,8 @@ from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.seams.enforcement import Dimension, DimensionEnforcement, Enforcement, EnforcementState
 from execworld.seams.errors import WorldUnavailable
 from execworld.seams.identity import Boundary, WorldIdentity
-from execworld.seams.provider import Leftover, OpenRequest, Probe, Provider
+from execworld.seams.policy import SandboxPolicy
+from execworld.seams.provider import Leftover, OpenRequest, Probe, Provider, WorldClaims
 from execworld.seams.world import World
 
 _KILL_TREE: Final = "session and marker sweep"
@@ -87,6 +88,10 @@ async def _clean(*, dry_run: bool) -> Sequence[Leftover]:
         await machine.aclose()
 
 
+def _claims(config: LocalConfig, policy: SandboxPolicy) -> WorldClaims:
+    return WorldClaims(Boundary.NONE, images=(), hosts=())
+
+
 provider: Final = Provider(
     name="local",
     summary="this host, this user, no confinement",
@@ -94,4 +99,5 @@ provider: Final = Provider(
     open=_open,
     probe=_probe,
     clean=_clean,
+    claims=_claims,
 )
