@@ -1,0 +1,65 @@
+"""What the `use` of a row may name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from types import MappingProxyType
+from typing import Any
+
+from execworld.seams import Provider
+from execworld.seams.values import value_class
+
+
+@value_class
+class PluginType:
+    """A kind of plugin.
+
+    Attributes:
+        config_type: A dataclass or a pydantic model that forbids further keys; its fields are the options.
+        guards: Rows of it guarantee something, so that a composition without one, or with another, is weaker.
+        summary: One line for editors.
+    """
+
+    config_type: type[Any]
+    guards: bool = False
+    summary: str = ""
+
+
+def _no_plugins() -> Mapping[str, PluginType]:
+    return MappingProxyType({})
+
+
+@value_class
+class Registry:
+    """Attributes:
+    worlds: Providers by name, for the row `world`.
+    plugins: Kinds of plugins by name, for all other rows.
+    """
+
+    worlds: Mapping[str, Provider[Any]]
+    plugins: Mapping[str, PluginType] = field(default_factory=_no_plugins)
+
+
+class InstalledWorlds(Mapping[str, Provider[Any]]):
+    """The providers that are installed. One is imported when it is looked up, and not to list its name."""
+
+    def __getitem__(self, name: str) -> Provider[Any]:
+        from execworld.world import load_provider
+
+        if name not in list(self):
+            raise KeyError(name)
+        return load_provider(name)
+
+    def __iter__(self) -> Iterator[str]:
+        from execworld.world import list_providers
+
+        return iter(dict.fromkeys(listing.name for listing in list_providers()))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def installed_registry(plugins: Mapping[str, PluginType] | None = None) -> Registry:
+    """The worlds that are installed, and *plugins*."""
+    return Registry(InstalledWorlds(), _no_plugins() if plugins is None else plugins)
