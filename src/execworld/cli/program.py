@@ -11,7 +11,19 @@ import click
 from execworld.cli import exits
 from execworld.cli.messages import keep_standard_descriptors, report
 
-_COMMANDS: Final = ("run", "shell", "fs", "forward", "doctor", "conform", "bench", "clean")
+_COMMANDS: Final = (
+    "run",
+    "shell",
+    "fs",
+    "forward",
+    "doctor",
+    "check",
+    "config",
+    "floor",
+    "conform",
+    "bench",
+    "clean",
+)
 _PASS_THROUGH: Final = ("run", "shell")
 """Commands whose exit code is that of another program, so that their own must not be taken for it."""
 

@@ -546,6 +546,10 @@ def test_a_run_imports_nothing_that_it_does_not_need(world: str) -> None:
     unused = {
         "execworld.cli.fs",
         "execworld.cli.doctor",
+        "execworld.cli.config",
+        "execworld.cli.check",
+        "execworld.config",
+        "execworld.seams.floor",
         "execworld.cli.terminals",
         "execworld.testing",
         "execworld.sync",

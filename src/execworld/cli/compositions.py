@@ -1,0 +1,83 @@
+"""Options that say which composition. What reads documents is imported when one is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from execworld.seams.values import record
+
+if TYPE_CHECKING:
+    from execworld.config import Composition, Wanted
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+@record
+class CompositionChoice:
+    """Which composition was asked for, in the words of `execworld.config.Wanted`."""
+
+    profile: str | None
+    patches: tuple[str, ...]
+    settings: tuple[str, ...]
+    no_home: bool
+    alone: bool
+
+    def wanted(self, *further: str) -> Wanted:
+        """The layers, with *further* patches over those that were named."""
+        from execworld.config import Wanted
+
+        return Wanted(
+            profile=self.profile,
+            patches=(*self.patches, *further),
+            settings=self.settings,
+            home=not self.no_home,
+            alone=self.alone,
+        )
+
+    def load(self, *further: str, reads: bool = True) -> Composition:
+        """The composition, whether it holds its floor or not. Nothing is started.
+
+        Args:
+            further: As of `wanted`.
+            reads: Look up what references stand for.
+
+        Raises:
+            ConfigurationError, PolicyRefused: as of `execworld.config.compose`.
+        """
+        from execworld.config import load_unheld
+        from execworld.config.references import Lookup
+
+        return load_unheld(self.wanted(*further), lookup=Lookup(reads=reads))
+
+
+def composition_options(command: CommandT) -> CommandT:
+    """The options of a composition, as parameters `profile`, `patches`, `settings`, `no_home` and `alone`."""
+    for decorate in reversed(_OPTIONS):
+        command = decorate(command)
+    return command
+
+
+_OPTIONS: Final = (
+    click.option("--profile", metavar="NAME", help="Lay this profile over the defaults."),
+    click.option(
+        "--patch",
+        "patches",
+        metavar="FILE",
+        multiple=True,
+        help="Lay this document over all others. Repeatable; later wins.",
+    ),
+    click.option(
+        "--set",
+        "settings",
+        metavar="KEY.KEY=VALUE",
+        multiple=True,
+        help="Lay one value over even those. Repeatable.",
+    ),
+    click.option("--no-home", is_flag=True, help="Leave out the user's own config.yml."),
+    click.option(
+        "--alone", is_flag=True, help="Take the patches alone: no defaults, no profile, no config.yml."
+    ),
+)
