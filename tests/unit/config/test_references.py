@@ -129,6 +129,7 @@ def test_a_composition_does_not_show_what_it_has_read() -> None:
     ("text", "where"),
     [
         ("policy: {workspace: !env X}", "1:21"),
+        ("policy: {workspace: !env {name: X, default: /}}", "1:21"),
         ("policy: {hidden: [/a, !file x]}", "1:23"),
         ("floor: {worlds: [!env X]}", "1:18"),
         ("world: {use: !env X}", "1:14"),
@@ -138,7 +139,9 @@ def test_a_composition_does_not_show_what_it_has_read() -> None:
     ],
 )
 def test_what_binds_and_what_is_started_cannot_come_from_outside(text: str, where: str) -> None:
-    assert place(refused("world: {use: plain}", text)) == f"2.yml:{where}"
+    error = refused("world: {use: plain}", text, environment={"X": "/"})
+    assert place(error) == f"2.yml:{where}"
+    assert "written out" in error.message or "it must be" in error.message
 
 
 def test_a_variable_that_is_not_text_is_refused() -> None:
