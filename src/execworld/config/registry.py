@@ -9,6 +9,7 @@ from typing import Any
 
 from execworld.seams import Provider
 from execworld.seams.values import value_class
+from execworld.world import list_providers, load_provider
 
 
 @value_class
@@ -42,22 +43,24 @@ class Registry:
 
 
 class InstalledWorlds(Mapping[str, Provider[Any]]):
-    """The providers that are installed. One is imported when it is looked up, and not to list its name."""
+    """The providers that are installed now. One is imported when it is looked up, and not to list its name."""
+
+    def __init__(self) -> None:
+        self._names = tuple(dict.fromkeys(listing.name for listing in list_providers()))
 
     def __getitem__(self, name: str) -> Provider[Any]:
-        from execworld.world import load_provider
-
-        if name not in list(self):
+        if name not in self._names:
             raise KeyError(name)
         return load_provider(name)
 
-    def __iter__(self) -> Iterator[str]:
-        from execworld.world import list_providers
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
-        return iter(dict.fromkeys(listing.name for listing in list_providers()))
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return len(self._names)
 
 
 def installed_registry(plugins: Mapping[str, PluginType] | None = None) -> Registry:
