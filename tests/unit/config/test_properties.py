@@ -35,6 +35,54 @@ def test_what_is_shown_is_read_again_as_the_same(document: MappingNode, origins:
     assert same_value(read_document(shown.encode(), SOURCE), document), shown
 
 
+SCRAPS = st.sampled_from(
+    [
+        "world",
+        "use",
+        "box",
+        ": ",
+        ", ",
+        "\n",
+        "\n  ",
+        "- ",
+        "{",
+        "}",
+        "[",
+        "]",
+        "!env ",
+        "!file ",
+        "!replace ",
+        "~",
+        "&a ",
+        "*a ",
+        "<<",
+        "'",
+        '"',
+        "|\n",
+        "? ",
+        "%",
+        "---\n",
+        "\t",
+        "\x00",
+        "é",
+        "1",
+        "yes",
+        "#",
+    ]
+)
+
+
+@given(st.binary(max_size=40) | st.lists(SCRAPS, max_size=20).map(lambda scraps: "".join(scraps).encode()))
+def test_whatever_a_document_holds_it_is_read_or_refused_with_its_place(data: bytes) -> None:
+    refusal = ""
+    try:
+        document = read_document(data, SOURCE)
+        compose((BASE, Layer("patch", "x.yml", document)), REGISTRY, lookup=Lookup({}))
+    except (ConfigurationError, PolicyRefused) as error:
+        refusal = error.message
+    assert refusal in ("", "the composition has no world") or refusal.startswith("shown.yml:")
+
+
 @given(st.lists(layers, max_size=4))
 @settings(max_examples=50)
 def test_a_composition_that_is_shown_is_the_same_composition(above: list[Layer]) -> None:
