@@ -76,7 +76,7 @@ class Context:
         provision = self._provision(key)
         if provision is None:
             message = f"nobody provides service {self.slot(key)} to plugin `{self.fiber.name}`"
-            raise ServiceUnavailable(message, hint="`ctx.find` gives None then")
+            raise ServiceUnavailable(message, hint="ask by `ctx.find` for what may be absent")
         return cast("ValueT", provision.value)
 
     def find(self, key: Key[ValueT]) -> ValueT | None:
