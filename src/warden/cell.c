@@ -191,8 +191,7 @@ static int start_process(struct making *making, int theirs) {
         .executable = program,
         .limits_of_cell = &making->limits,
     };
-    spawned.cgroup = cgroup_acquire();
-    limits_make(&making->limits, spawned.cgroup, making->plan.processes, making->plan.memory_bytes);
+    spawned.cgroup = limits_make(&making->limits, making->plan.processes, making->plan.memory_bytes);
     int error = supervisor_fork(&command, &spawned);
     if (error == 0)
         error = await_note(making, &spawned);

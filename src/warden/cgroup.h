@@ -9,6 +9,7 @@ struct cgroup {
     struct cgroup *next;
     unsigned number;
     int directory;
+    bool beside; /* made and removed there: see beside.h */
 };
 
 enum cgroup_can {
@@ -20,6 +21,7 @@ enum cgroup_can {
     CGROUP_PIDS = 32,
     CGROUP_V1_PIDS = 64,
     CGROUP_V1_MEMORY = 128,
+    CGROUP_WITHHELD = 256,
 };
 
 /* Finds out what can be done, by doing it. */
@@ -49,11 +51,11 @@ int64_t cgroup_memory_kills(void);
 /* Descriptor that a supervisor must keep for cgroup_remove_all; -1. */
 int cgroup_parent(void);
 
-/* A group of version 1 that this process is in; -1 with errno. */
-int cgroup_open_own_v1(const char *controller);
 /* How what belongs to this warden is called in every hierarchy. */
 const char *cgroup_prefix(void);
 /* Hands a controller of version 2 to the groups of commands; an errno. */
 int cgroup_delegate(const char *controller);
+/* Whether something can be started in a group, and, within a second, whether cgroup.kill ends it. */
+bool cgroup_clone_works(int directory, bool *killed);
 
 #endif

@@ -1,5 +1,7 @@
 #include "limits.h"
 
+#include "beside.h"
+#include "hierarchy.h"
 #include "sys.h"
 
 #include <fcntl.h>
@@ -8,10 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-#define REMOVE_ATTEMPTS 50
 
 static const struct {
     const char *controller;
@@ -61,7 +60,7 @@ static int set_limit(int directory, const char *file, const char *swap_file, uin
 
 static int make_v1(struct limit_groups *groups, enum limit_kind kind) {
     static unsigned made;
-    int parent = cgroup_open_own_v1(kinds[kind].controller);
+    int parent = hierarchy_open_own(kinds[kind].controller);
     if (parent < 0)
         return ENOENT;
     char *name = groups->names[kind];
@@ -81,7 +80,29 @@ static int make_v1(struct limit_groups *groups, enum limit_kind kind) {
     return error;
 }
 
-static int make_v2(struct limit_groups *groups, enum limit_kind kind, struct cgroup *cgroup) {
+/* In a group beside ours what bounds our own group does not count, so one of ours is never given more than that. */
+static uint64_t bounded(enum limit_kind kind, uint64_t wanted) {
+    int own = hierarchy_open_own(NULL);
+    uint64_t most = own >= 0 ? read_number(own, kinds[kind].v2_file) : UINT64_MAX;
+    if (own >= 0)
+        close(own);
+    return most < wanted ? most : wanted;
+}
+
+static bool delegated(const struct limit_groups *groups) {
+    for (int kind = 0; kind < LIMIT_COUNT; kind++)
+        if (groups->wanted[kind] != 0 && cgroup_delegate(kinds[kind].controller) != 0)
+            return false;
+    return true;
+}
+
+/* The group of version 2 to start in: below our own where that can hold the limits, else beside it where that can. */
+static struct cgroup *choose(struct limit_groups *groups, int *outer, char *name, size_t size) {
+    struct cgroup *cgroup = delegated(groups) ? NULL : beside_make(outer, name, size);
+    return cgroup ? cgroup : cgroup_acquire();
+}
+
+static int make_below(const struct limit_groups *groups, enum limit_kind kind, const struct cgroup *cgroup) {
     if (!cgroup)
         return ENOENT;
     int error = cgroup_delegate(kinds[kind].controller);
@@ -90,17 +111,35 @@ static int make_v2(struct limit_groups *groups, enum limit_kind kind, struct cgr
     return error;
 }
 
-void limits_make(struct limit_groups *groups, struct cgroup *cgroup, uint64_t processes, uint64_t memory_bytes) {
+static int make_beside(struct limit_groups *groups, enum limit_kind kind, int outer, const char *name) {
+    int error = set_limit(outer, kinds[kind].v2_file, kinds[kind].v2_swap_file, 0, bounded(kind, groups->wanted[kind]));
+    if (error != 0)
+        return error;
+    groups->directories[kind] = fcntl(outer, F_DUPFD_CLOEXEC, 3); /* and the lock */
+    snprintf(groups->names[kind], sizeof groups->names[kind], "%s", name);
+    return groups->directories[kind] < 0 ? errno : 0;
+}
+
+static int make_v2(struct limit_groups *groups, enum limit_kind kind, const struct cgroup *cgroup, int outer, const char *name) {
+    return outer >= 0 ? make_beside(groups, kind, outer, name) : make_below(groups, kind, cgroup);
+}
+
+struct cgroup *limits_make(struct limit_groups *groups, uint64_t processes, uint64_t memory_bytes) {
+    char name[sizeof groups->names[0]];
+    int outer = -1;
     memset(groups, 0, sizeof *groups);
     groups->wanted[LIMIT_PROCESSES] = processes;
     groups->wanted[LIMIT_MEMORY] = memory_bytes;
+    struct cgroup *cgroup = choose(groups, &outer, name, sizeof name);
+    bool held = false;
     for (int kind = 0; kind < LIMIT_COUNT; kind++) {
         groups->directories[kind] = -1;
         if (groups->wanted[kind] == 0)
             continue;
-        int error = make_v2(groups, kind, cgroup);
+        int error = make_v2(groups, kind, cgroup, outer, name);
         if (error == 0) {
             groups->method[kind] = LIMIT_CGROUP_V2;
+            held = true;
             continue;
         }
         int older = make_v1(groups, kind);
@@ -109,6 +148,15 @@ void limits_make(struct limit_groups *groups, struct cgroup *cgroup, uint64_t pr
         else
             groups->error[kind] = (uint16_t)(older == ENOENT ? error : older);
     }
+    if (outer < 0)
+        return cgroup;
+    if (!held) { /* it is of no use, and nobody would remove it */
+        hierarchy_remove(outer, name);
+        cgroup_release(cgroup, true);
+        cgroup = cgroup_acquire();
+    }
+    close(outer);
+    return cgroup;
 }
 
 void limits_enter(const struct limit_groups *groups) {
@@ -128,10 +176,12 @@ void limits_verify(struct limit_groups *groups, const struct cgroup *cgroup) {
         if (groups->method[kind] == LIMIT_NONE)
             continue;
         bool newer = groups->method[kind] == LIMIT_CGROUP_V2;
-        int directory = newer ? cgroup->directory : groups->directories[kind];
+        /* Of version 2 it is around the one that has the processes, or the same. */
+        int directory = groups->directories[kind] >= 0 ? groups->directories[kind] : cgroup->directory;
+        int inner = newer ? cgroup->directory : directory;
         uint64_t now = read_number(directory, newer ? kinds[kind].v2_file : kinds[kind].v1_file);
         /* Memory is rounded down to pages. Somebody is in there when there is a first number. */
-        if (now > groups->wanted[kind] || read_number(directory, "cgroup.procs") == UINT64_MAX) {
+        if (now > groups->wanted[kind] || read_number(inner, "cgroup.procs") == UINT64_MAX) {
             groups->method[kind] = LIMIT_NONE;
             groups->error[kind] = EPERM;
         }
@@ -140,13 +190,8 @@ void limits_verify(struct limit_groups *groups, const struct cgroup *cgroup) {
 
 void limits_remove(const struct limit_groups *groups) {
     for (int kind = 0; kind < LIMIT_COUNT; kind++)
-        for (int attempt = 0; groups->directories[kind] >= 0 && attempt < REMOVE_ATTEMPTS; attempt++) {
-            if (unlinkat(groups->directories[kind], groups->names[kind], AT_REMOVEDIR) == 0 || errno != EBUSY)
-                break;
-            /* What was reaped leaves its group a moment later. */
-            struct timespec pause_time = {.tv_nsec = 2000000};
-            nanosleep(&pause_time, NULL);
-        }
+        if (groups->directories[kind] >= 0)
+            hierarchy_remove(groups->directories[kind], groups->names[kind]);
 }
 
 void limits_close(struct limit_groups *groups) {

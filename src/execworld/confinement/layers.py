@@ -82,6 +82,13 @@ _NO_LANDLOCK: Final = {
     errno.EACCES: Obstacle(f"EACCES: {_DENIED}", SandboxReason.BLOCKED),
 }
 _REFUSED_TO_PROBE: Final = Obstacle("unshare(2) refused it to the warden's probe", SandboxReason.BLOCKED)
+_NO_CONTROLLER: Final = Obstacle("no control group with a usable controller can be made")
+_WITHHELD: Final = Obstacle(
+    "the control group that this runs in has processes, so it hands no controllers down, and beside it no group can be "
+    "made that has them: start it where control groups are delegated, as with `systemd-run --user --scope`, or as a "
+    "service with Delegate=yes and DelegateSubgroup=",
+    SandboxReason.BLOCKED,
+)
 _NOT_ASKED_FOR: Final = Obstacle("not asked for")
 
 
@@ -169,7 +176,7 @@ def _impossible(place: Place, paths: PolicyPaths) -> dict[Layer, Obstacle]:
     if place.arch not in ARCHITECTURES:
         reasons[Layer.SECCOMP] = Obstacle(f"no table of system calls for {place.arch}")
     if not (place.counts_processes or place.bounds_memory):
-        reasons[Layer.CGROUP] = Obstacle("no control group with a usable controller can be made")
+        reasons[Layer.CGROUP] = _WITHHELD if place.withholds_controllers else _NO_CONTROLLER
     if not paths.is_directory(TERMINALS):
         reasons[Layer.TERMINALS] = Obstacle("there is no /dev/pts")
     if paths.kind(TERMINAL_MASTER) is not PathKind.OTHER:

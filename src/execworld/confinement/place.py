@@ -29,6 +29,8 @@ class CgroupBit(IntFlag):
     V2_PROCESSES = 32
     V1_PROCESSES = 64
     V1_MEMORY = 128
+    V2_WITHHELD = 256
+    """Version 2 has such a controller here, and no group of the warden can be given it."""
 
 
 @record
@@ -77,6 +79,10 @@ class Place:
     @property
     def bounds_memory(self) -> bool:
         return bool(self.cgroup & (CgroupBit.V2_MEMORY | CgroupBit.V1_MEMORY))
+
+    @property
+    def withholds_controllers(self) -> bool:
+        return bool(self.cgroup & CgroupBit.V2_WITHHELD)
 
 
 @record

@@ -136,11 +136,12 @@ def group() -> Generator[Path]:
     (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("no control group can be made here")
 
 
-def clean_within(group: Path, *options: str) -> dict[str, str]:
-    """What is found by a program in the control group *group*."""
+def clean_within(group: Path, *options: str, found_in: Path | None = None) -> dict[str, str]:
+    """What a program in the control group *group* finds there, or in another."""
     program = [sys.executable, "-m", "execworld.cli", "clean", "--json", *options]
     enter = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(group / "cgroup.procs"), *program]
-    return leftovers(subprocess.run(enter, check=True, capture_output=True, timeout=60).stdout, group)
+    done = subprocess.run(enter, check=True, capture_output=True, timeout=60)
+    return leftovers(done.stdout, found_in or group)
 
 
 def test_a_control_group_goes_when_nobody_holds_it(group: Path) -> None:
@@ -152,6 +153,17 @@ def test_a_control_group_goes_when_nobody_holds_it(group: Path) -> None:
     assert clean_within(group.parent, "--dry-run") == {str(group): "removable"}
     assert group.is_dir()
     assert clean_within(group.parent) == {str(group): "removed"}
+    assert not group.exists()
+
+
+def test_a_control_group_beside_the_own_one_goes(group: Path) -> None:
+    """There is where the limits of a view are held in version 2."""
+    own = group.parent / "own"
+    own.mkdir()
+    try:
+        assert clean_within(own, found_in=group.parent) == {str(group): "removed"}
+    finally:
+        own.rmdir()
     assert not group.exists()
 
 

@@ -497,6 +497,16 @@ def test_root_is_not_counted_by_a_limit_of_a_user(place: Place, directories: Cel
         assert ((6, 50 + TASKS_OF_A_CELL, 50 + TASKS_OF_A_CELL) in compiled.plan.lock.limits) == (uid != 0)
 
 
+@pytest.mark.parametrize(("cgroup", "said"), [(0, "no control group with a usable"), (256, "Delegate=yes")])
+def test_why_no_group_holds_a_limit_is_said(
+    place: Place, directories: CellDirectories, cgroup: int, said: str
+) -> None:
+    policy = policy_of(limits=ResourceLimits(memory_bytes=1 << 20))
+    compiled = compile_cell(policy, replace(place, cgroup=cgroup), directories, {}, KINDS)
+    assert compiled.missing() == (Dimension.LIMIT_MEMORY,)
+    assert said in compiled.claims[Dimension.LIMIT_MEMORY].why_not
+
+
 def test_caches_and_temporary_files_have_a_place_where_they_may_be_written(
     place: Place, directories: CellDirectories
 ) -> None:

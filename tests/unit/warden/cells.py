@@ -27,6 +27,7 @@ class Facts:
     namespaces: int
     pid: int
     kill_method: int
+    cgroup: int
 
 
 def facts_of(warden: Warden) -> Facts:
@@ -55,7 +56,12 @@ def facts_of(warden: Warden) -> Facts:
     method = reader.take("B")
     landlock = reader.take("H")
     reader.take("I")
-    return Facts(landlock, reader.take("I"), pid, method)
+    return Facts(landlock, reader.take("I"), pid, method, reader.take("I"))
+
+
+def cgroup_of(warden: Warden) -> int:
+    """What it says that it can do with control groups."""
+    return facts_of(warden).cgroup
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

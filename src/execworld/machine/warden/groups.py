@@ -16,7 +16,7 @@ from typing import Final
 
 from execworld.seams.provider import Leftover, LeftoverState
 
-# Number, start time and process namespace of the warden; in hierarchies of version 1 a counter more.
+# Number, start time and process namespace of the warden; a counter more for a group that holds the limits of one cell.
 _NAME: Final = re.compile(r"execworld-\d+-\d+-\d+(-\d+)?")
 _INNER: Final = re.compile(r"c\d+")
 
@@ -24,7 +24,7 @@ _INNER: Final = re.compile(r"c\d+")
 def sweep_groups(*, dry_run: bool) -> list[Leftover]:
     """Remove what can be removed, in every hierarchy where a warden of this process would make groups."""
     found: list[Leftover] = []
-    for directory in dict.fromkeys(_own_groups()):
+    for directory in dict.fromkeys(_places()):
         try:
             names = sorted(os.listdir(directory))
         except OSError:
@@ -69,8 +69,8 @@ def _processes(path: str) -> list[str]:
     ]
 
 
-def _own_groups() -> Iterator[str]:
-    """Directories of the groups that this process is in, as far as they are mounted here."""
+def _places() -> Iterator[str]:
+    """Directories of the groups that this process is in and, of version 2, of the one above, as far as mounted here."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         mounts = (
@@ -90,7 +90,10 @@ def _own_groups() -> Iterator[str]:
             fits = not controllers if kind == "cgroup2" else bool(names & set(controllers.split(",")))
             inside = path if root == "/" else path.removeprefix(root)
             if fits and (root == "/" or path == root or path.startswith(f"{root}/")):
-                yield f"{mount}/{inside.strip('/')}".rstrip("/")
+                inside = inside.strip("/")
+                yield f"{mount}/{inside}".rstrip("/")
+                if inside and kind == "cgroup2":
+                    yield f"{mount}/{inside.rpartition('/')[0]}".rstrip("/")
 
 
 def _leftover(path: str, state: LeftoverState, reason: str) -> Leftover:
