@@ -235,6 +235,11 @@ void process_attach(struct process *process) {
         process_first->previous = process;
     process_first = process;
     handle_hold(&process->handle);
+    /* It may have been reaped, by us, before its process was here to be told. */
+    supervisors_lock();
+    if (!supervisor_known(process->supervisor))
+        process->supervisor = 0;
+    supervisors_unlock();
     if (process->terminal) {
         /* One registration for each direction needs one descriptor for each. */
         first = fcntl(process->master, F_DUPFD_CLOEXEC, 3);

@@ -19,7 +19,7 @@ import pytest
 from . import driver as d
 from . import records as r
 from .driver import DEADLINE_S, Warden
-from .records import Ref
+from .records import Ref, pair
 
 PROGRAMS = ("sh", "sleep", "setsid", "env", "nohup")
 
@@ -464,3 +464,23 @@ def test_as_the_init_of_a_world(zoo: Zoo, flags: int) -> None:
         warden.process.kill()
         warden.wait_process()
         zoo.wait_none()
+
+
+def test_a_supervisor_that_ends_while_its_batch_goes_on_is_noticed(tmp_path: Path) -> None:
+    """Nobody waits for the command before the batch that starts it is through, which takes its time here."""
+    (tmp_path / "big").write_bytes(bytes(1 << 20))
+    killing = r.op_spawn(b"/bin/sh", [b"sh", b"-c", b"kill -9 $PPID; exec sleep 1000"])
+    with Warden() as warden:
+        for _ in range(10):
+            outcome = warden.batch(
+                killing,
+                r.op_open(os.fsencode(tmp_path / "big")),
+                *[r.op_read_at(Ref(1), 0, 1 << 20) for _ in range(14)],
+                r.op_close(Ref(1)),
+            )
+            if outcome.status:  # it was not even told that it had started
+                continue
+            handle, _ = pair(outcome.results[0])
+            warden.wait_exit(handle)
+            warden.wait_gone(handle)
+        warden.close()
