@@ -6,6 +6,7 @@
     ├── ProviderNotInstalled (ImportError)          PROVIDER_NOT_INSTALLED
     ├── Unsupported (NotImplementedError)           UNSUPPORTED
     ├── PolicyRefused (PermissionError)             POLICY_REFUSED
+    │   └── FloorViolated                           FLOOR_VIOLATED
     ├── SandboxUnavailable                          SANDBOX_UNAVAILABLE
     ├── PluginError                                 what plugins do to each other: `execworld.seams.plugin_errors`
     ├── WorldError
@@ -66,6 +67,7 @@ class ErrorCode(StrEnum):
     PROVIDER_NOT_INSTALLED = "PROVIDER_NOT_INSTALLED"
     UNSUPPORTED = "UNSUPPORTED"
     POLICY_REFUSED = "POLICY_REFUSED"
+    FLOOR_VIOLATED = "FLOOR_VIOLATED"
     SANDBOX_UNAVAILABLE = "SANDBOX_UNAVAILABLE"
     WORLD_UNAVAILABLE = "WORLD_UNAVAILABLE"
     WORLD_CLOSED = "WORLD_CLOSED"
@@ -232,6 +234,12 @@ class PolicyRefused(ExecworldError, PermissionError):
     """A guard or a floor refused the call. Nothing ran."""
 
     code = ErrorCode.POLICY_REFUSED
+
+
+class FloorViolated(PolicyRefused):
+    """A floor would be lowered, or is not held. Nothing ran; the message has every difference."""
+
+    code = ErrorCode.FLOOR_VIOLATED
 
 
 class SandboxReason(StrEnum):

@@ -42,6 +42,7 @@ class Floor:
         environment: Variables of the host that may be let through.
         images: Images that a world may be made of: names, or what they begin with, followed by ``*``.
         hosts: Other hosts that may be reached: names, or what they end with, after ``*.``. This host needs no leave.
+        guards: Guards of which a composition must have an enabled row.
     """
 
     boundary: Boundary | None = None
@@ -55,9 +56,10 @@ class Floor:
     environment: tuple[str, ...] | None = None
     images: tuple[str, ...] | None = None
     hosts: tuple[str, ...] | None = None
+    guards: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for item in ("worlds", "require", "writable", "hidden", "environment", "images", "hosts"):
+        for item in ("worlds", "require", "writable", "hidden", "environment", "images", "hosts", "guards"):
             value = getattr(self, item)
             if value is not None:
                 object.__setattr__(self, item, tuple(sorted(set(value))))
@@ -65,7 +67,7 @@ class Floor:
     def loosened_by(self, stated: Floor) -> tuple[Shortfall, ...]:
         """Where *stated*, said by a layer above, demands less than this floor, or what cannot be compared with it.
 
-        What a layer does not say, or only adds to what must be enforced or hidden, loosens nothing.
+        What a layer does not say, or only adds to what must be enforced, hidden or enabled, loosens nothing.
         """
         lost: list[Shortfall] = []
         if self.boundary and stated.boundary and not stated.boundary.at_least(self.boundary):
@@ -116,6 +118,7 @@ class Floor:
             environment=chosen("environment"),
             images=chosen("images"),
             hosts=chosen("hosts"),
+            guards=(*self.guards, *stated.guards),
         )
 
     def lost_in(self, other: Floor) -> tuple[Shortfall, ...]:

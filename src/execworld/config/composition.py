@@ -17,7 +17,7 @@ from execworld.config.references import Lookup
 from execworld.config.registry import Registry, installed_registry
 from execworld.config.sections import PolicySection
 from execworld.config.system_floor import SystemFloor
-from execworld.seams import ConfigurationError, PolicyRefused, Provider, SandboxPolicy, WorldClaims
+from execworld.seams import ConfigurationError, FloorViolated, Provider, SandboxPolicy, WorldClaims
 from execworld.seams.floor import Floor
 from execworld.seams.policy_order import Shortfall
 from execworld.seams.values import value_class
@@ -55,6 +55,7 @@ class Composition:
         document: Everything as one tree: rows, then `policy` and `floor` where a layer has them.
         layers: What it was made of, the lowest first.
         registry: What its names were looked up in.
+        mode_is_said: A layer says the mode of the policy, so that it is nobody's oversight.
     """
 
     provider: Provider[Any]
@@ -64,6 +65,7 @@ class Composition:
     document: MappingNode
     layers: tuple[Layer, ...]
     registry: Registry
+    mode_is_said: bool = False
 
     @property
     def world(self) -> Row:
@@ -103,7 +105,7 @@ def compose(
 
     Raises:
         ConfigurationError: something is unknown, of the wrong type or missing.
-        PolicyRefused: a layer would loosen the floor of those below it.
+        FloorViolated: a layer would loosen the floor of those below it.
     """
     fold = Fold(registry)
     for layer in (*([system_floor] if system_floor is not None else []), *layers):
@@ -121,13 +123,20 @@ def compose(
         document=_document(fold, rows),
         layers=layers if system_floor is None else (system_floor, *layers),
         registry=registry,
+        mode_is_said=fold.policy is not None and "mode" in fold.policy.entries,
     )
 
 
 def shortfalls(composition: Composition) -> tuple[Shortfall, ...]:
     """What *composition* lacks of its floor, as far as can be told before it is started."""
     found = composition.floor.lacks(composition.world.use, composition.claims(), composition.policy)
-    return tuple(without_secrets(composition, each) for each in found)
+    enabled = {row.use for name, row in composition.rows.items() if name != WORLD and not row.disabled}
+    lacking = [
+        Shortfall("floor.guards", f"an enabled row of `{guard}`", "none")
+        for guard in composition.floor.guards
+        if guard not in enabled
+    ]
+    return (*(without_secrets(composition, each) for each in found), *lacking)
 
 
 def without_secrets(composition: Composition, lost: Shortfall) -> Shortfall:
@@ -141,10 +150,10 @@ def hold_floor(composition: Composition) -> None:
     """Refuse a composition that does not hold its floor.
 
     Raises:
-        PolicyRefused: with every difference.
+        FloorViolated: with every difference.
     """
     if lost := shortfalls(composition):
-        raise PolicyRefused(
+        raise FloorViolated(
             "the composition does not hold its floor\n"
             + "\n".join(
                 f"{composition.origin(each.subject) or composition.world.node.origin}: {each}"
@@ -164,7 +173,7 @@ def load(
     """The composition of this user on this machine, which holds the floor. Nothing is started.
 
     Raises:
-        ConfigurationError, PolicyRefused: as of `compose` and `hold_floor`.
+        ConfigurationError, FloorViolated: as of `compose` and `hold_floor`.
     """
     composition = load_unheld(wanted, registry, system=system)
     hold_floor(composition)

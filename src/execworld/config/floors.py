@@ -10,11 +10,11 @@ from execworld.config.options import Options, validated
 from execworld.config.problems import fault, refuse_references
 from execworld.config.references import Lookup
 from execworld.config.sections import FloorSection
-from execworld.seams import PolicyRefused
+from execworld.seams import FloorViolated
 from execworld.seams.floor import Floor
 from execworld.seams.policy_order import Shortfall
 
-_ADDED: Final = ("require", "hidden")
+_ADDED: Final = ("require", "hidden", "guards")
 """Lists that a layer adds to; others it can only shorten."""
 
 
@@ -34,7 +34,7 @@ class FloorFold:
 
         Raises:
             ConfigurationError: it is no section of a floor.
-            PolicyRefused: it would lower the floor.
+            FloorViolated: it would lower the floor.
         """
         if not isinstance(node, MappingNode):
             raise fault(
@@ -45,7 +45,7 @@ class FloorFold:
         section: FloorSection = validated(Options("floor", node, node.origin, FloorSection), Lookup({}))
         stated = section.floor()
         if lost := self.floor.loosened_by(stated):
-            raise PolicyRefused(
+            raise FloorViolated(
                 "\n".join(f"{_place(node, each)}: {_told(each, self._stated_at(each))}" for each in lost),
                 op="config.load",
                 hint="a layer can raise the floor of those below, and never lower it",

@@ -52,7 +52,7 @@ class Fold:
 
         Raises:
             ConfigurationError: something in it is unknown or of the wrong type.
-            PolicyRefused: it would loosen the floor.
+            FloorViolated: it would loosen the floor.
         """
         for name, node in layer.root.entries.items():
             key = layer.root.keys[name]

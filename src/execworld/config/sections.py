@@ -113,6 +113,7 @@ class FloorSection:
     environment: tuple[str, ...] | None = None
     images: tuple[str, ...] | None = None
     hosts: tuple[str, ...] | None = None
+    guards: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for path in (*(self.writable or ()), *self.hidden):
@@ -140,6 +141,7 @@ class FloorSection:
             environment=self.environment,
             images=self.images,
             hosts=self.hosts,
+            guards=self.guards,
         )
 
 

@@ -1,5 +1,6 @@
 """Plugins that share services, and go with everything they did: the kernel of a composition."""
 
+from execworld.kernel.admission import PROVIDING, STARTING, WORLD_OPENED, OpenedWorld, Providing, Starting
 from execworld.kernel.context import Context
 from execworld.kernel.effects import AsyncEffect, Effect
 from execworld.kernel.fiber import Fiber
@@ -15,10 +16,13 @@ from execworld.kernel.updating import CONFIG_UPDATE, ConfigUpdate
 __all__ = [
     "CONFIG_UPDATE",
     "FS",
+    "PROVIDING",
     "SANDBOX",
     "SHELL",
+    "STARTING",
     "SUBPROCESS",
     "WORLD",
+    "WORLD_OPENED",
     "AsyncEffect",
     "ConfigUpdate",
     "Context",
@@ -32,11 +36,14 @@ __all__ = [
     "MissingService",
     "Next",
     "OnError",
+    "OpenedWorld",
     "Plugin",
     "ProvidedService",
+    "Providing",
     "Registry",
     "Scope",
     "ServiceUse",
+    "Starting",
     "Waterfall",
     "as_plugin",
     "describe",

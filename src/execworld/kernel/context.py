@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from execworld.kernel import events
+from execworld.kernel.admission import PROVIDING, Providing
 from execworld.kernel.dependents import spread
 from execworld.kernel.effects import AsyncEffect, AsyncSetup, Effect, SyncSetup
 from execworld.kernel.fiber import Fiber
@@ -98,6 +99,7 @@ class Context:
         Raises:
             ServiceConflict: the realm has a provider already.
             ServiceUndeclared: the plugin does not declare it in `provides`.
+            Exception: what a listener of `PROVIDING` raised.
         """
         self._run.effects.check_open()
         slot = self.slot(key)
@@ -107,6 +109,7 @@ class Context:
         if any(each.slot is slot for each in self._run.provisions):
             raise ServiceConflict(f"plugin `{self.fiber.name}` provides {slot} already")
         slot.check_free(self.fiber)
+        events.consult(PROVIDING, Providing(key, value, self), self.fiber.runtime)
         effect = AsyncEffect(self._run.effects, f"service {key}")
         provision = Provision(slot, self.fiber, value)
         slot.provisions.append(provision)

@@ -131,7 +131,7 @@ class Effect(_Undoable):
             try:
                 result = self._disposers.pop()()
                 if inspect.isawaitable(result):
-                    _close(result)
+                    close_unawaited(result)
                     message = (
                         f"effect `{self.name}` is undone without waiting, but gave something to wait for"
                     )
@@ -235,7 +235,7 @@ def _adopted(disposer: Disposer) -> Callable[[], object]:
     return disposer
 
 
-def _close(awaitable: object) -> None:
+def close_unawaited(awaitable: object) -> None:
     close = getattr(awaitable, "close", None)
     if close is not None:
         close()

@@ -1,4 +1,4 @@
-"""The four ways to dispatch an event."""
+"""The four ways to dispatch an event, and how what the kernel is about to do is put before those who may refuse it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from execworld.seams import ListenersFailed, ListenerUnloaded, NextMisused
 
 if TYPE_CHECKING:
     from execworld.kernel.fiber import Fiber
+    from execworld.kernel.runtime import Runtime
     from execworld.kernel.scopes import Scope
 
 
@@ -34,6 +35,16 @@ def emit(event: Event[PayloadT, ResultT], payload: PayloadT, speaker: Fiber, sco
     for listener in _audience(event, speaker, scope):
         if listener.begin():
             listener.hear(payload)
+
+
+def consult(event: Event[PayloadT, None], payload: PayloadT, runtime: Runtime) -> None:
+    """Let all hear what is about to be done, before it is. What one of them raises prevents it, and goes to the caller.
+
+    Who is held back to replace another one is heard, too, so that no moment is without one of the two.
+    """
+    for listener in tuple(runtime.listeners.get(event, ())):
+        if listener.begin():
+            listener.judge(payload)
 
 
 async def parallel(

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from execworld.kernel.admission import STARTING, Starting
 from execworld.kernel.dependents import spread, users_within, watchers_within
 from execworld.kernel.effects import UNDOING, AsyncEffect
+from execworld.kernel.events import consult
 from execworld.kernel.keys import AnyKey
 from execworld.kernel.plugins import Plugin
 from execworld.kernel.runs import Bindings, Run
@@ -184,6 +186,8 @@ class Fiber:
     async def _hold(self, run: Run) -> None:
         config = () if self.plugin.config_type is None else (self.config,)
         asked = False
+        if self.parent is not None:
+            consult(STARTING, Starting(self, _services(run.bindings)), self.runtime)
         async with self.plugin.body(self._context(run), *config):
             run.started = True
             try:
@@ -419,3 +423,7 @@ class Fiber:
         self.error = None
         self._version += 1
         spread([self])
+
+
+def _services(bindings: Bindings) -> dict[str, object]:
+    return {slot.name: each.value for slot, each in bindings.items() if each is not None}

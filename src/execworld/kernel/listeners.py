@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from execworld.kernel.effects import Effect
+from execworld.kernel.effects import Effect, close_unawaited
 from execworld.kernel.keys import AnyEvent
 
 if TYPE_CHECKING:
@@ -88,6 +88,14 @@ class Registration(Effect):
             scope = anyio.CancelScope()
             self._count(scope)
             self._runtime.group.start_soon(self._finish, answer, scope, name=self.name)
+
+    def judge(self, payload: object) -> None:
+        """Call it and let what it raises be raised. One that would have to be waited for decides nothing in time."""
+        answer = self._function(payload)
+        if inspect.isawaitable(answer):
+            close_unawaited(answer)
+            message = f"a listener of {self._event} is called before something is done, and cannot be async"
+            raise TypeError(message)
 
     async def _finish(self, answer: Awaitable[object], scope: anyio.CancelScope) -> None:
         try:

@@ -101,6 +101,7 @@ BELOW = Floor(
     environment=("A",),
     images=("debian:*",),
     hosts=("*.example.com",),
+    guards=("hold_floor",),
 )
 
 
@@ -139,6 +140,7 @@ def test_a_layer_that_would_loosen_it_is_told(stated: Floor, subject: str) -> No
         Floor(limits=ResourceLimits(processes=9, wall_s=1)),
         Floor(writable=("/p/inner",)),
         Floor(hidden=("/t",)),
+        Floor(guards=("keep_one_world",)),
         Floor(images=("debian:book*", "debian:12")),
         Floor(hosts=("*.a.example.com", "b.example.com")),
     ],
