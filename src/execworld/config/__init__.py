@@ -18,6 +18,7 @@ from execworld.config.composition import (
 from execworld.config.layers import Layer, Wanted, read_layer, read_layers, read_setting
 from execworld.config.locations import Locations, user_locations
 from execworld.config.nodes import Origin
+from execworld.config.plugins import NoOptions, plugin_type
 from execworld.config.references import Lookup
 from execworld.config.registry import PluginType, Registry, installed_registry
 from execworld.config.schema import json_schema
@@ -29,6 +30,7 @@ __all__ = [
     "Layer",
     "Locations",
     "Lookup",
+    "NoOptions",
     "Origin",
     "PluginType",
     "Registry",
@@ -42,6 +44,7 @@ __all__ = [
     "load",
     "load_unheld",
     "losses",
+    "plugin_type",
     "read_layer",
     "read_layers",
     "read_setting",

@@ -7,6 +7,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
+from execworld.kernel import Plugin
 from execworld.seams import Provider
 from execworld.seams.values import value_class
 from execworld.world import list_providers, load_provider
@@ -20,11 +21,13 @@ class PluginType:
         config_type: A dataclass or a pydantic model that forbids further keys; its fields are the options.
         guards: Rows of it guarantee something, so that a composition without one, or with another, is weaker.
         summary: One line for editors.
+        plugin: What is started; None for one that can only be checked.
     """
 
     config_type: type[Any]
     guards: bool = False
     summary: str = ""
+    plugin: Plugin | None = None
 
 
 def _no_plugins() -> Mapping[str, PluginType]:
@@ -64,5 +67,9 @@ class InstalledWorlds(Mapping[str, Provider[Any]]):
 
 
 def installed_registry(plugins: Mapping[str, PluginType] | None = None) -> Registry:
-    """The worlds that are installed, and *plugins*."""
-    return Registry(InstalledWorlds(), _no_plugins() if plugins is None else plugins)
+    """The worlds that are installed, and *plugins*; without them, the plugins that are installed."""
+    if plugins is None:
+        from execworld.config.plugins import InstalledPlugins  # which is made of what is defined here
+
+        plugins = InstalledPlugins()
+    return Registry(InstalledWorlds(), plugins)

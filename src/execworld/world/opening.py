@@ -6,7 +6,15 @@ from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
-from execworld.seams import ConfigurationError, OnProgress, OpenRequest, Provider, SandboxPolicy, World
+from execworld.seams import (
+    ConfigurationError,
+    OnProgress,
+    OpenRequest,
+    Provider,
+    SandboxPolicy,
+    World,
+    WorldClaims,
+)
 from execworld.seams.values import value_class
 from execworld.world.discovery import load_provider, missing_package_refused
 from execworld.world.groups import leaf_errors, take_notes
@@ -27,6 +35,11 @@ class ResolvedWorld(Generic[ConfigT]):
         """What the world is opened with when no policy is named."""
         make = self.provider.default_policy
         return SandboxPolicy.full_access() if make is None else make(cwd)
+
+    def claims(self, policy: SandboxPolicy) -> WorldClaims:
+        """What the provider says of the world before it is opened."""
+        tell = self.provider.claims
+        return WorldClaims() if tell is None else tell(self.config, policy)
 
     @asynccontextmanager
     async def open(

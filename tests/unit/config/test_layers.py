@@ -70,8 +70,10 @@ def test_layers_are_named_in_order(places: Locations, write: Write) -> None:
     assert [layer.file for layer in alone] == [patch]
 
 
-def test_the_defaults_are_shipped_and_name_the_world() -> None:
-    assert plain_value(read_layer("defaults", DEFAULTS).root) == {"world": {"use": "landlock"}}
+def test_the_defaults_are_shipped_and_name_the_world_and_the_guards() -> None:
+    guards = ("refuse_downgrade", "keep_one_world", "hold_floor")
+    rows = {"world": {"use": "landlock"}, **{name: {"use": name} for name in guards}}
+    assert plain_value(read_layer("defaults", DEFAULTS).root) == rows
 
 
 def test_a_home_layer_need_not_be_there(places: Locations) -> None:

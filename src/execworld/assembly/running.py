@@ -1,0 +1,240 @@
+"""A composition that runs, and how it changes while it does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import anyio
+
+from execworld.assembly.world_row import world_plugin
+from execworld.config import Composition, Row, hold_floor
+from execworld.config.nodes import same_value
+from execworld.kernel import (
+    WORLD,
+    WORLD_OPENED,
+    Context,
+    Fiber,
+    FiberDescription,
+    FiberState,
+    Key,
+    OpenedWorld,
+    Plugin,
+)
+from execworld.policies.parts import PARTS
+from execworld.seams import ConfigurationError, OnProgress, PluginsFailed, World
+
+Undo: TypeAlias = Callable[[], Awaitable[None]]
+_WORLD = "world"
+
+
+class RunningComposition:
+    """What `open_composition` gives.
+
+    Attributes:
+        composition: What runs now.
+        context: The root of the kernel, through which further plugins may be applied.
+    """
+
+    def __init__(
+        self, root: Context, composition: Composition, *, on_progress: OnProgress | None = None
+    ) -> None:
+        self.composition = composition
+        self.context = root
+        self._on_progress = on_progress
+        self._fibers: dict[str, Fiber] = {}
+        self._opened: OpenedWorld | None = None
+        self._changing = anyio.Lock()
+
+    @property
+    def world(self) -> World:
+        """The world as it is now. After a change it is another one, and what was taken from the old one fails."""
+        return self.context.get(WORLD)
+
+    @property
+    def fibers(self) -> Mapping[str, Fiber]:
+        """The fiber of each row that is started."""
+        return MappingProxyType(self._fibers)
+
+    @property
+    def waiting(self) -> tuple[FiberDescription, ...]:
+        """Rows that are not started, for lack of a service."""
+        described = self.context.describe().children
+        return tuple(each for each in described if each.state is FiberState.PENDING)
+
+    def describe(self) -> FiberDescription:
+        """All rows: states, what provides what, and why one is PENDING."""
+        return self.context.describe()
+
+    async def start(self) -> None:
+        """Start all rows, in the order that `open_composition` tells."""
+        self.context.on(WORLD_OPENED, self._remember)
+        rows = _rows(self.composition)
+        for name, row in rows.items():
+            if _guards(self.composition, row):
+                await self._start_row(name, row)
+        self._fibers[_WORLD] = self.context.plugin(self._world_plugin(self.composition, None), name=_WORLD)
+        await self._fibers[_WORLD]
+        for name, row in rows.items():
+            if not _guards(self.composition, row):
+                self._apply(name, row, self.composition)
+        await self._settle()
+
+    async def change_to(self, composition: Composition) -> bool:
+        """Make what runs into *composition*: only rows that differ are touched.
+
+        Another world is opened, compared with the floor and put before the guards before the old one goes. Then every
+        consumer is moved at once, and what was taken from the old world fails with a code. If anything before that is
+        refused or fails, all is as it was. What fails to start on the new world afterwards is FAILED and reported.
+
+        Returns:
+            Whether anything was to be changed.
+
+        Raises:
+            FloorViolated, SandboxUnavailable, WorldMismatch, Exception: nothing has changed.
+        """
+        hold_floor(composition)
+        async with self._changing:
+            undo: list[Undo] = []
+            changed = not _same_world(self.composition, composition)
+            try:
+                await self._change_rows(composition, undo)
+                if changed:
+                    await self._replace_world(composition, None)
+                changed = changed or bool(undo)
+            except BaseException as error:
+                with anyio.CancelScope(shield=True):
+                    await _undo_all(undo, error)
+                raise
+            self.composition = composition
+        return changed
+
+    async def open_world_again(self) -> None:
+        """Open the world of the same row once more, for one that was lost or was idle, and move every consumer to it.
+
+        It may not hold less than the one before; then nothing has changed.
+
+        Raises:
+            FloorViolated, SandboxUnavailable, WorldUnavailable: nothing has changed.
+        """
+        async with self._changing:
+            await self._replace_world(self.composition, self._opened)
+
+    async def _replace_world(self, composition: Composition, before: OpenedWorld | None) -> None:
+        plugin = self._world_plugin(composition, before)
+        remembered = self._opened
+        try:
+            self._fibers[_WORLD] = await self._fibers[_WORLD].replace(plugin, name=_WORLD)
+        except BaseException:
+            self._opened = remembered
+            raise
+
+    def _world_plugin(self, composition: Composition, before: OpenedWorld | None) -> Plugin:
+        return world_plugin(
+            composition,
+            elsewhere=_provided_by_rows(composition),
+            before=before,
+            on_progress=self._on_progress,
+        )
+
+    def _remember(self, opened: OpenedWorld) -> None:
+        self._opened = opened
+
+    async def _change_rows(self, composition: Composition, undo: list[Undo]) -> None:
+        old, new = _rows(self.composition), _rows(composition)
+        _check_parts(self.composition, composition)
+        for name in sorted(new, key=lambda each: not _guards(composition, new[each])):
+            if name not in old:
+                self._apply(name, new[name], composition)
+                undo.append(partial(self._end, name))
+                if _guards(composition, new[name]):
+                    await self._fibers[name]
+            elif not _same_row(old[name], new[name]):
+                await self._replace_row(name, new[name], composition)
+                undo.append(partial(self._replace_row, name, old[name], self.composition))
+        await self._settle()
+        for name in [name for name in old if name not in new]:
+            await self._end(name)
+            undo.append(partial(self._start_row, name, old[name]))
+
+    async def _replace_row(self, name: str, row: Row, composition: Composition) -> None:
+        plugin, config = _startable(name, row, composition)
+        fiber = self._fibers[name]
+        if fiber.state is FiberState.ACTIVE:
+            self._fibers[name] = await fiber.replace(plugin, config, name=name)
+            return
+        await self._end(name)
+        self._apply(name, row, composition)
+
+    async def _start_row(self, name: str, row: Row) -> None:
+        self._apply(name, row, self.composition)
+        await self._fibers[name]
+
+    def _apply(self, name: str, row: Row, composition: Composition) -> None:
+        plugin, config = _startable(name, row, composition)
+        self._fibers[name] = self.context.plugin(plugin, config, name=name)
+
+    async def _end(self, name: str) -> None:
+        await self._fibers.pop(name).dispose()
+
+    async def _settle(self) -> None:
+        try:
+            await self.context.settle()
+        except PluginsFailed as failed:
+            if len(failed.errors) == 1:
+                error = failed.errors[0]
+            else:
+                raise
+        else:
+            return
+        raise error
+
+
+def _rows(composition: Composition) -> dict[str, Row]:
+    return {name: row for name, row in composition.rows.items() if name != _WORLD and not row.disabled}
+
+
+def _guards(composition: Composition, row: Row) -> bool:
+    return composition.registry.plugins[row.use].guards
+
+
+def _startable(name: str, row: Row, composition: Composition) -> tuple[Plugin, object]:
+    plugin = composition.registry.plugins[row.use].plugin
+    if plugin is None:
+        raise ConfigurationError(f"row `{name}`: plugin `{row.use}` can be checked, and not started")
+    return plugin, None if plugin.config_type is None else row.config
+
+
+def _provided_by_rows(composition: Composition) -> tuple[Key[Any], ...]:
+    """Parts of the world that rows of their own provide."""
+    plugins = [_startable(name, row, composition)[0] for name, row in _rows(composition).items()]
+    return tuple(key for key in PARTS if key != WORLD and any(key in plugin.provides for plugin in plugins))
+
+
+def _check_parts(old: Composition, new: Composition) -> None:
+    if _provided_by_rows(old) != _provided_by_rows(new):
+        message = "which parts of the world have rows of their own cannot change while it is open"
+        raise ConfigurationError(message, hint="start again with that composition")
+
+
+def _same_row(old: Row, new: Row) -> bool:
+    return old.use == new.use and same_value(old.node, new.node)
+
+
+def _same_world(old: Composition, new: Composition) -> bool:
+    return (
+        _same_row(old.world, new.world)
+        and old.world.config == new.world.config
+        and old.policy == new.policy
+        and old.floor == new.floor
+    )
+
+
+async def _undo_all(undo: list[Undo], error: BaseException) -> None:
+    for step in reversed(undo):
+        try:
+            await step()
+        except Exception as further:  # noqa: BLE001 - the other steps must still be undone
+            error.add_note(f"and what was changed could not be changed back: {further!r}")

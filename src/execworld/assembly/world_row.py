@@ -1,0 +1,70 @@
+"""The row `world`: opens a world, has it looked at, and provides it with its parts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from execworld.config import Composition
+from execworld.kernel import WORLD, WORLD_OPENED, Context, Key, OpenedWorld, Plugin
+from execworld.policies.parts import PARTS
+from execworld.seams import OnProgress, World
+from execworld.seams.open_floor import refuse_below_floor
+from execworld.world import ResolvedWorld
+
+
+def world_plugin(
+    composition: Composition,
+    *,
+    elsewhere: Iterable[Key[Any]] = (),
+    before: OpenedWorld | None = None,
+    on_progress: OnProgress | None = None,
+) -> Plugin:
+    """The plugin that the row `world` of *composition* stands for.
+
+    The open world is compared with the floor, and then put before whoever listens to `WORLD_OPENED`. Only then is it
+    provided. The floor is compared here whatever other rows there are.
+
+    Args:
+        composition: Of which it is the world.
+        elsewhere: Parts that rows of their own provide.
+        before: What was opened for the same row, when it is opened again.
+        on_progress: As of `execworld.world.open_world`.
+    """
+    left_out = frozenset(elsewhere)
+    keys = tuple(key for key in PARTS if key not in left_out)
+    resolved = ResolvedWorld(composition.provider, composition.world.config)
+    usual = None if composition.provider.default_policy is None else resolved.default_policy(None)
+
+    @asynccontextmanager
+    async def body(ctx: Context) -> AsyncGenerator[None]:
+        async with resolved.open(policy=composition.policy, on_progress=on_progress) as world:
+            opened = OpenedWorld(
+                row=composition.world.name,
+                world=world,
+                asked=composition.policy,
+                usual=usual,
+                mode_is_said=composition.mode_is_said,
+                claims=composition.claims(),
+                floor=composition.floor,
+                before=_last(before, opened_before),
+            )
+            refuse_below_floor(opened.floor, world, opened.claims)
+            await ctx.serial(WORLD_OPENED, opened)
+            opened_before[:] = [opened]
+            for key in keys:
+                ctx.provide(key, part_of(world, key))
+            yield
+
+    opened_before: list[OpenedWorld] = []
+    return Plugin(composition.world.name, body, provides=keys)
+
+
+def part_of(world: World, key: Key[Any]) -> Any:
+    """What *world* provides under *key*."""
+    return world if key == WORLD else getattr(world, key.name)
+
+
+def _last(before: OpenedWorld | None, opened: list[OpenedWorld]) -> OpenedWorld | None:
+    return opened[0] if opened else before
