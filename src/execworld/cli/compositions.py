@@ -45,7 +45,7 @@ class CompositionChoice:
             reads: Look up what references stand for.
 
         Raises:
-            ConfigurationError, PolicyRefused: as of `execworld.config.compose`.
+            ConfigurationError, FloorViolated: as of `execworld.config.compose`.
         """
         from execworld.config import load_unheld
         from execworld.config.references import Lookup
@@ -53,31 +53,58 @@ class CompositionChoice:
         return load_unheld(self.wanted(*further), lookup=Lookup(reads=reads))
 
 
-def composition_options(command: CommandT) -> CommandT:
-    """The options of a composition, as parameters `profile`, `patches`, `settings`, `no_home` and `alone`."""
-    for decorate in reversed(_OPTIONS):
-        command = decorate(command)
+def chosen_composition() -> CompositionChoice | None:
+    """What the options of `layer_options` say for the command that is running; None when there are none of them."""
+    context = click.get_current_context(silent=True)
+    given: dict[str, Any] = {} if context is None else context.meta.get(_KEY, {})
+    if not given:
+        return None
+    return CompositionChoice(
+        profile=given.get("profile"),
+        patches=given.get("patches", ()),
+        settings=given.get("settings", ()),
+        no_home=given.get("no_home", False),
+        alone=given.get("alone", False),
+    )
+
+
+def layer_options(command: CommandT) -> CommandT:
+    """The same options for what opens a world. They are no parameters of the command: see `chosen_composition`."""
+    for names, details in reversed(_DECLARATIONS):
+        command = click.option(*names, expose_value=False, callback=_keep, **details)(command)
     return command
 
 
-_OPTIONS: Final = (
-    click.option("--profile", metavar="NAME", help="Lay this profile over the defaults."),
-    click.option(
-        "--patch",
-        "patches",
-        metavar="FILE",
-        multiple=True,
-        help="Lay this document over all others. Repeatable; later wins.",
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value:
+        context.meta.setdefault(_KEY, {})[str(parameter.name)] = value
+
+
+def composition_options(command: CommandT) -> CommandT:
+    """The options of a composition, as parameters `profile`, `patches`, `settings`, `no_home` and `alone`."""
+    for names, details in reversed(_DECLARATIONS):
+        command = click.option(*names, **details)(command)
+    return command
+
+
+_KEY: Final = "execworld.composition"
+_DECLARATIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
+    (("--profile",), {"metavar": "NAME", "help": "Lay this profile over the defaults."}),
+    (
+        ("--patch", "patches"),
+        {
+            "metavar": "FILE",
+            "multiple": True,
+            "help": "Lay this document over all others. Repeatable; later wins.",
+        },
     ),
-    click.option(
-        "--set",
-        "settings",
-        metavar="KEY.KEY=VALUE",
-        multiple=True,
-        help="Lay one value over even those. Repeatable.",
+    (
+        ("--set", "settings"),
+        {"metavar": "KEY.KEY=VALUE", "multiple": True, "help": "Lay one value over even those. Repeatable."},
     ),
-    click.option("--no-home", is_flag=True, help="Leave out the user's own config.yml."),
-    click.option(
-        "--alone", is_flag=True, help="Take the patches alone: no defaults, no profile, no config.yml."
+    (("--no-home",), {"is_flag": True, "help": "Leave out the user's own config.yml."}),
+    (
+        ("--alone",),
+        {"is_flag": True, "help": "Take the patches alone: no defaults, no profile, no config.yml."},
     ),
 )

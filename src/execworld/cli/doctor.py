@@ -6,6 +6,7 @@ from collections import Counter
 
 import click
 
+from execworld.cli.compositions import chosen_composition, layer_options
 from execworld.cli.descriptors import Sink
 from execworld.cli.documents import encode_document
 from execworld.cli.exits import WORLD_FAILURE
@@ -41,15 +42,22 @@ class Finding:
 
 
 @click.command("doctor", epilog="Example: execworld doctor --json")
+@layer_options
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
 def command(as_json: bool) -> int:
     """Tell which worlds can be opened here, what each could enforce, and why not.
 
-    The exit code is 125 when no world can be opened.
+    With a composition, that of its world alone, after what it lacks of its floor has been refused. The exit code is 125
+    when no world can be opened.
     """
+    names = _names()
+    if (choice := chosen_composition()) is not None:
+        from execworld.config import load
+
+        names = [load(choice.wanted()).world.use]
 
     async def work() -> int:
-        findings = [await _examine(name) for name in _names()]
+        findings = [await _examine(name) for name in names]
         if as_json:
             data = encode_document([finding.as_dict() for finding in findings], indent=2)
         else:

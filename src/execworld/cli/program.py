@@ -20,6 +20,7 @@ _COMMANDS: Final = (
     "check",
     "config",
     "floor",
+    "graph",
     "conform",
     "bench",
     "clean",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field
 from typing import Any, Final, TypeVar
 
 import click
 
+from execworld.cli.compositions import CompositionChoice, chosen_composition, layer_options
+from execworld.cli.machine_floor import read_machine_floor, refuse_before_opening, refuse_opened
 from execworld.cli.messages import STDERR, is_terminal, note, say
 from execworld.cli.policies import PolicyChoice, chosen_policy, policy_options
-from execworld.seams import Boundary, ConfigurationError, ExecworldError, World
+from execworld.seams import Boundary, ConfigurationError, ExecworldError, OnProgress, World
 from execworld.seams.values import record
 from execworld.world import ResolvedWorld, environment_variable, list_providers, resolve_world
 
@@ -30,12 +32,14 @@ class WorldChoice:
         config: Options as text.
         quiet: Say nothing about the world.
         policy: What may be done in it.
+        composition: The layers that say all of this instead; None when a name does.
     """
 
     name: str | None
     config: dict[str, str]
     quiet: bool = False
     policy: PolicyChoice = field(default_factory=chosen_policy)
+    composition: CompositionChoice | None = field(default_factory=chosen_composition)
 
     def resolve(self) -> ResolvedWorld[Any]:
         """Find the world and check its options. Nothing is started.
@@ -62,21 +66,60 @@ class WorldChoice:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[World]:
-        """Open the world, and say what does not hold in it."""
-        chosen = self.resolve()
-        policy = self.policy.policy(chosen.provider)
+        """Open the world, by its name or by a composition, and say what does not hold in it."""
         if self.quiet or not is_terminal(STDERR):
-            async with chosen.open(policy=policy) as world:
+            async with self._opening(None) as world:
                 self._announce(world)
                 yield world
             return
         from execworld.cli.progress import show_opening
 
         with show_opening() as bar:
-            async with chosen.open(policy=policy, on_progress=bar) as world:
+            async with self._opening(bar) as world:
                 bar.finish()
                 self._announce(world)
                 yield world
+
+    def _opening(self, on_progress: OnProgress | None) -> AbstractAsyncContextManager[World]:
+        if self.composition is None:
+            return self._by_name(on_progress)
+        self._refuse_contradictions()
+        from execworld.cli.composed import open_composed
+
+        return open_composed(self.composition, on_progress, quiet=self.quiet)
+
+    @asynccontextmanager
+    async def _by_name(self, on_progress: OnProgress | None) -> AsyncGenerator[World]:
+        chosen = self.resolve()
+        policy = self.policy.policy(chosen.provider)
+        floor = read_machine_floor()
+        if floor is not None:
+            policy = chosen.default_policy(None) if policy is None else policy
+            refuse_before_opening(floor, chosen, policy)
+        async with chosen.open(policy=policy, on_progress=on_progress) as world:
+            if floor is not None:
+                refuse_opened(floor, chosen, world)
+            yield world
+
+    def _refuse_contradictions(self) -> None:
+        """Refuse what a composition would have to ignore."""
+        if self.name is not None:
+            raise click.UsageError(
+                "a composition names the world: leave out -w, or write --set world.use=NAME"
+            )
+        if self.config:
+            raise click.UsageError(
+                "with a composition, write --set world.config.NAME=VALUE instead of --config"
+            )
+        if self.policy.given:
+            option = next(iter(self.policy.given))
+            message = (
+                f"with a composition, the policy is its section `policy`: write --set instead of --{option}"
+            )
+            raise click.UsageError(message)
+        preset = environment_variable(VARIABLE)
+        if preset is not None and not self.quiet:
+            note(f"the composition says which world, not {VARIABLE}={_shown(preset)}")
 
     def _announce(self, world: World) -> None:
         """Say what does not hold in *world*, once."""
@@ -98,8 +141,8 @@ def _shown(name: str) -> str:
 
 def world_options(command: CommandT) -> CommandT:
     """The options ``-w``, ``--config`` and ``-q``, as parameters ``world_name``, ``config`` and ``quiet``, and those
-    of a policy, which are none."""
-    command = policy_options(command)
+    of a policy and of a composition, which are none."""
+    command = layer_options(policy_options(command))
     for decorate in reversed(_WORLD_OPTIONS):
         command = decorate(command)
     return command

@@ -1,0 +1,206 @@
+"""Compositions on the command line, and the floor of the machine: the real program in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from execworld.cli.machine_floor import DIRECTORY
+from execworld.config.system_floor import PATH
+
+from .conftest import PROGRAM, Run, clean_environment
+
+LOCAL: Final = "world:\n  use: local\npolicy: {mode: full-access}\n"
+
+
+@pytest.fixture
+def patch(tmp_path: Path) -> str:
+    path = tmp_path / "local.patch.yml"
+    path.write_text(LOCAL)
+    return str(path)
+
+
+def test_run_shell_and_fs_take_a_patch(execworld: Run, patch: str, tmp_path: Path) -> None:
+    ran = execworld("run", "--patch", patch, "--", "echo", "hi")
+    assert (ran.returncode, ran.stdout) == (0, b"hi\n")
+    assert b"world local: unconfined" in ran.stderr
+    assert execworld("shell", "--patch", patch, stdin=b"exit 7\n").returncode == 7
+    listed = execworld("fs", "ls", "--patch", patch, str(tmp_path))
+    assert listed.stdout == b"local.patch.yml\n"
+
+
+def test_a_setting_is_laid_over_a_patch(execworld: Run, patch: str) -> None:
+    ran = execworld(
+        "run", "--patch", patch, "--set", "world.use=landlock", "--set", "policy.mode=read-only", "--", "true"
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert b"unconfined" not in ran.stderr
+
+
+def test_a_profile_is_found(execworld: Run, tmp_path: Path) -> None:
+    profiles = tmp_path / "execworld" / "profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "bare.yml").write_text(LOCAL)
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    assert execworld("run", "--profile", "bare", "--", "true", env=env).returncode == 0
+    missing = execworld("run", "--profile", "bear", "--", "true", env=env)
+    assert missing.returncode == 125
+    assert b"did you mean `bare`?" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-w", "local"], b"leave out -w"),
+        (["--config", "image=x"], b"--set world.config.NAME=VALUE"),
+        (["--mode", "read-only"], b"instead of --mode"),
+    ],
+)
+def test_what_a_composition_would_ignore_is_refused(
+    execworld: Run, patch: str, options: list[str], said: bytes
+) -> None:
+    ran = execworld("run", *options, "--patch", patch, "--", "true")
+    assert ran.returncode == 125
+    assert said in ran.stderr
+
+
+def test_a_refused_composition_runs_nothing(execworld: Run, patch: str, tmp_path: Path) -> None:
+    target = tmp_path / "ran"
+    ran = execworld("run", "--patch", patch, "--set", "policy.mode=read-only", "--", "touch", str(target))
+    assert ran.returncode == 125
+    assert b"[SANDBOX_UNAVAILABLE]" in ran.stderr
+    assert not target.exists()
+
+
+def test_doctor_looks_at_the_world_of_a_composition(execworld: Run, patch: str) -> None:
+    found = json.loads(execworld("doctor", "--patch", patch, "--json").stdout)
+    assert [each["world"] for each in found] == ["local"]
+
+
+def test_graph_tells_states_and_what_provides_what(execworld: Run, patch: str) -> None:
+    shown = execworld("graph", "--patch", patch)
+    assert shown.returncode == 0
+    assert b"world: ACTIVE\n  provides world, fs, subprocess, shell, sandbox\n" in shown.stdout
+    refused = execworld("graph", "--patch", patch, "--set", "policy.mode=read-only")
+    assert refused.returncode == 125
+    assert b"[SANDBOX_UNAVAILABLE]" in refused.stderr
+    assert b"world: FAILED" in refused.stdout
+
+
+def test_graph_tells_why_a_row_waits(execworld: Run, patch: str, tmp_path: Path) -> None:
+    """A plugin that a distribution registers is a row by its name."""
+    site = tmp_path / "site"
+    info = site / "needy-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: needy\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[execworld.plugins]\nneedy = needy_plugin:needy\n")
+    (site / "needy_plugin.py").write_text(
+        "from execworld.kernel import Context, Key, plugin\n"
+        '@plugin(inject=(Key[str]("search"),))\n'
+        "def needy(ctx: Context) -> None: ...\n"
+    )
+    env = {"PYTHONPATH": str(site)}
+    shown = execworld("graph", "--patch", patch, "--set", "finder={use: needy}", env=env)
+    assert shown.returncode == 1, shown.stderr
+    assert b"finder: PENDING\n  waits for search: no plugin provides it\n" in shown.stdout
+    ran = execworld("run", "--patch", patch, "--set", "finder={use: needy}", "--", "true", env=env)
+    assert ran.returncode == 0
+    assert b"row `finder` is PENDING: `search`: no plugin provides it" in ran.stderr
+
+
+def test_both_sides_mean_the_same_file() -> None:
+    assert os.path.dirname(PATH) == DIRECTORY
+
+
+class Machine:
+    """This machine with a floor: the program sees another /etc, in a mount namespace of its own."""
+
+    def __init__(self, etc: Path) -> None:
+        self.floor = etc / "execworld" / "floor.yml"
+        self._etc = etc
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        script = 'mount --make-rprivate / && mount --bind "$0" /etc && exec "$@"'
+        command = ["unshare", "--mount", "sh", "-c", script, str(self._etc), *PROGRAM, *arguments]
+        return subprocess.run(
+            command, env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("a floor of the machine belongs to root, and is put there in a mount namespace")
+    etc = tmp_path / "etc"
+    shutil.copytree("/etc", etc, symlinks=True, ignore_dangling_symlinks=True)
+    etc.chmod(0o755)
+    made = Machine(etc)
+    made.floor.parent.mkdir(mode=0o755, exist_ok=True)
+    return made
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_the_floor_of_the_machine_binds_a_world_that_is_opened_by_its_name(
+    machine: Machine, tmp_path: Path, patch: str
+) -> None:
+    target = tmp_path / "ran"
+    assert machine("run", "-w", "local", "--", "true").returncode == 0
+    machine.floor.write_text("floor: {boundary: kernel-policy, mode: workspace-write}\n")
+    for options in (["-w", "local"], ["--mode", "full-access"], ["--patch", patch]):
+        refused = machine("run", *options, "--", "touch", str(target))
+        assert refused.returncode == 125
+        assert b"[FLOOR_VIOLATED]" in refused.stderr, refused.stderr
+    listed = machine("fs", "ls", "-w", "local", "/")
+    assert (listed.returncode, listed.stdout) == (125, b"")
+    assert not target.exists()
+    ran = machine("run", "-w", "landlock", "--", "true")
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", ["typo", "writable", "misnamed", "link"])
+def test_a_floor_that_cannot_be_read_or_trusted_lets_nothing_start(machine: Machine, problem: str) -> None:
+    floor = machine.floor
+    if problem == "typo":
+        floor.write_text("floor: {walls: {}}\n")
+    elif problem == "writable":
+        floor.write_text("floor: {}\n")
+        floor.chmod(0o666)
+    elif problem == "misnamed":
+        floor.with_suffix(".yaml").write_text("floor: {}\n")
+    else:
+        floor.symlink_to("/nowhere")
+    refused = machine("run", "-w", "local", "--", "echo", "ran")
+    assert (refused.returncode, refused.stdout) == (125, b"")
+    assert b"[CONFIGURATION_INVALID]" in refused.stderr
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_a_guard_that_the_machine_demands_needs_a_composition(machine: Machine) -> None:
+    machine.floor.write_text("floor: {guards: [hold_floor, audit]}\n")
+    refused = machine("run", "-w", "local", "--", "true")
+    assert refused.returncode == 125
+    assert b"`audit` is wanted" in refused.stderr
+
+
+def test_without_a_floor_and_a_composition_nothing_is_imported_for_them() -> None:
+    program = (
+        "import sys\nfrom execworld.cli.main import main\n"
+        "try: main(['run', '-q', '-w', 'local', '--', 'true'])\n"
+        "finally: print(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    imported = set(done.stdout.decode().split())
+    unwanted = {"execworld.kernel", "execworld.assembly", "execworld.policies", "execworld.config", "yaml"}
+    if not os.path.lexists(DIRECTORY):
+        assert imported.isdisjoint(unwanted)
