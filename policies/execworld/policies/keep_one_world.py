@@ -49,5 +49,5 @@ def _check(who: str, parts: Mapping[str, object]) -> None:
         raise WorldMismatch(
             f"{who} mixes worlds: {listing}",
             op="world.provide",
-            hint="take all services from one `world` row; isolate fs, subprocess, shell and sandbox together",
+            hint="one row provides the world and all of its parts; who isolates one of them isolates all",
         )

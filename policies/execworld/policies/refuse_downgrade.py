@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakValueDictionary
 
-from execworld.kernel import PROVIDING, WORLD_OPENED, Context, OpenedWorld, Providing, plugin
+from execworld.kernel import PROVIDING, WORLD, WORLD_OPENED, Context, OpenedWorld, Providing, plugin
 from execworld.policies.parts import PART_NAMES, view_id_of
 from execworld.seams import (
     Dimension,
@@ -24,10 +24,14 @@ def refuse_downgrade(ctx: Context) -> None:
     """Refuse a world that holds less than its policy asks for, one that confines without a policy that anybody wrote,
     one that came back weaker than it was, and services that belong to no world that was looked at.
 
+    A world that is there when this guard starts is looked at as well.
+
     Raises:
         SandboxUnavailable: to whoever opened or provides it; nothing ran.
     """
     admitted = _Admitted()
+    if (present := ctx.find(WORLD)) is not None:
+        admitted.check_present(present)
     ctx.on(WORLD_OPENED, admitted.check_opened)
     ctx.on(PROVIDING, admitted.check_provided)
 
@@ -38,6 +42,10 @@ class _Admitted:
     def __init__(self) -> None:
         self._views: WeakValueDictionary[str, World] = WeakValueDictionary()
         self._confined = False
+
+    def check_present(self, world: World) -> None:
+        _check_enforced(world, world.policy, world.enforcement)
+        self._admit(world)
 
     def check_opened(self, opened: OpenedWorld) -> None:
         world = opened.world
@@ -50,6 +58,9 @@ class _Admitted:
             raise _refusal(world, "it would run without the policy that such a world has", hint=hint)
         if opened.before is not None:
             _check_again(opened.before.world, world)
+        self._admit(world)
+
+    def _admit(self, world: World) -> None:
         self._views[world.view_id] = world
         self._confined = self._confined or world.policy.confines
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ from execworld.kernel import (
     Plugin,
 )
 from execworld.policies.parts import PARTS
-from execworld.seams import ConfigurationError, OnProgress, PluginsFailed, World
+from execworld.seams import ConfigurationError, OnProgress, PluginsFailed, ServiceUnavailable, World
 
 Undo: TypeAlias = Callable[[], Awaitable[None]]
 _WORLD = "world"
@@ -75,12 +75,13 @@ class RunningComposition:
         for name, row in rows.items():
             if _guards(self.composition, row):
                 await self._start_row(name, row)
+        self._check_guards(self.composition)
         self._fibers[_WORLD] = self.context.plugin(self._world_plugin(self.composition, None), name=_WORLD)
         await self._fibers[_WORLD]
         for name, row in rows.items():
             if not _guards(self.composition, row):
                 self._apply(name, row, self.composition)
-        await self._settle()
+        _raise(await self._failures())
 
     async def change_to(self, composition: Composition) -> bool:
         """Make what runs into *composition*: only rows that differ are touched.
@@ -98,7 +99,9 @@ class RunningComposition:
         hold_floor(composition)
         async with self._changing:
             undo: list[Undo] = []
-            changed = not _same_world(self.composition, composition)
+            changed = not _same_world(self.composition, composition) or _guards_differ(
+                self.composition, composition
+            )
             try:
                 await self._change_rows(composition, undo)
                 if changed:
@@ -123,6 +126,7 @@ class RunningComposition:
             await self._replace_world(self.composition, self._opened)
 
     async def _replace_world(self, composition: Composition, before: OpenedWorld | None) -> None:
+        self._check_guards(composition)
         plugin = self._world_plugin(composition, before)
         remembered = self._opened
         try:
@@ -145,6 +149,7 @@ class RunningComposition:
     async def _change_rows(self, composition: Composition, undo: list[Undo]) -> None:
         old, new = _rows(self.composition), _rows(composition)
         _check_parts(self.composition, composition)
+        failed_before = await self._failures()
         for name in sorted(new, key=lambda each: not _guards(composition, new[each])):
             if name not in old:
                 self._apply(name, new[name], composition)
@@ -154,7 +159,7 @@ class RunningComposition:
             elif not _same_row(old[name], new[name]):
                 await self._replace_row(name, new[name], composition)
                 undo.append(partial(self._replace_row, name, old[name], self.composition))
-        await self._settle()
+        _raise([error for error in await self._failures() if error not in failed_before])
         for name in [name for name in old if name not in new]:
             await self._end(name)
             undo.append(partial(self._start_row, name, old[name]))
@@ -165,12 +170,26 @@ class RunningComposition:
         if fiber.state is FiberState.ACTIVE:
             self._fibers[name] = await fiber.replace(plugin, config, name=name)
             return
+        before = self.composition.rows.get(name)
         await self._end(name)
-        self._apply(name, row, composition)
+        try:
+            self._apply(name, row, composition)
+        except Exception:
+            if before is not None:
+                self._apply(name, before, self.composition)
+            raise
 
     async def _start_row(self, name: str, row: Row) -> None:
         self._apply(name, row, self.composition)
         await self._fibers[name]
+
+    def _check_guards(self, composition: Composition) -> None:
+        """Refuse to open a world that a guard of *composition* would not see."""
+        for name, row in _rows(composition).items():
+            if _guards(composition, row) and self._fibers[name].state is not FiberState.ACTIVE:
+                message = f"no world is opened, because the guard `{name}` is {self._fibers[name].state}"
+                hint = "`execworld graph` tells what it waits for"
+                raise ServiceUnavailable(message, op="world.open", hint=hint)
 
     def _apply(self, name: str, row: Row, composition: Composition) -> None:
         plugin, config = _startable(name, row, composition)
@@ -179,17 +198,21 @@ class RunningComposition:
     async def _end(self, name: str) -> None:
         await self._fibers.pop(name).dispose()
 
-    async def _settle(self) -> None:
+    async def _failures(self) -> tuple[Exception, ...]:
+        """Why rows, or plugins inside of them, are FAILED now that all have got where they can get."""
         try:
             await self.context.settle()
         except PluginsFailed as failed:
-            if len(failed.errors) == 1:
-                error = failed.errors[0]
-            else:
-                raise
-        else:
-            return
-        raise error
+            return failed.errors
+        return ()
+
+
+def _raise(errors: Sequence[Exception]) -> None:
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        listing = "; ".join(str(error) or type(error).__name__ for error in errors)
+        raise PluginsFailed(f"rows failed to start: {listing}", errors=tuple(errors))
 
 
 def _rows(composition: Composition) -> dict[str, Row]:
@@ -229,6 +252,16 @@ def _same_world(old: Composition, new: Composition) -> bool:
         and old.world.config == new.world.config
         and old.policy == new.policy
         and old.floor == new.floor
+    )
+
+
+def _guards_differ(old: Composition, new: Composition) -> bool:
+    """Guards see a world, or tighten its policy, when it is opened."""
+    before, after = (
+        {name: row for name, row in _rows(each).items() if _guards(each, row)} for each in (old, new)
+    )
+    return before.keys() != after.keys() or not all(
+        _same_row(row, after[name]) for name, row in before.items()
     )
 
 

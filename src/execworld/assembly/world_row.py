@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from execworld.config import Composition
-from execworld.kernel import WORLD, WORLD_OPENED, Context, Key, OpenedWorld, Plugin
+from execworld.kernel import WORLD, WORLD_OPENED, WORLD_OPENING, Context, Key, OpenedWorld, Plugin
 from execworld.policies.parts import PARTS
-from execworld.seams import OnProgress, World
+from execworld.seams import OnProgress, PolicyRefused, SandboxPolicy, World
 from execworld.seams.open_floor import refuse_below_floor
+from execworld.seams.policy_order import policy_losses
 from execworld.world import ResolvedWorld
 
 
@@ -23,8 +24,9 @@ def world_plugin(
 ) -> Plugin:
     """The plugin that the row `world` of *composition* stands for.
 
-    The open world is compared with the floor, and then put before whoever listens to `WORLD_OPENED`. Only then is it
-    provided. The floor is compared here whatever other rows there are.
+    Whoever listens to `WORLD_OPENING` may tighten its policy. The open world is compared with the floor, and then put
+    before whoever listens to `WORLD_OPENED`. Only then is it provided. The floor is compared here whatever other rows
+    there are.
 
     Args:
         composition: Of which it is the world.
@@ -39,11 +41,13 @@ def world_plugin(
 
     @asynccontextmanager
     async def body(ctx: Context) -> AsyncGenerator[None]:
-        async with resolved.open(policy=composition.policy, on_progress=on_progress) as world:
+        policy = await ctx.waterfall(WORLD_OPENING, composition.policy, lambda tightened: tightened)
+        _refuse_loosened(composition.policy, policy)
+        async with resolved.open(policy=policy, on_progress=on_progress) as world:
             opened = OpenedWorld(
                 row=composition.world.name,
                 world=world,
-                asked=composition.policy,
+                asked=policy,
                 usual=usual,
                 mode_is_said=composition.mode_is_said,
                 claims=composition.claims(),
@@ -64,6 +68,12 @@ def world_plugin(
 def part_of(world: World, key: Key[Any]) -> Any:
     """What *world* provides under *key*."""
     return world if key == WORLD else getattr(world, key.name)
+
+
+def _refuse_loosened(policy: SandboxPolicy, tightened: SandboxPolicy) -> None:
+    if lost := policy_losses(policy, tightened):
+        message = "a plugin would loosen the policy of the world\n" + "\n".join(map(str, lost))
+        raise PolicyRefused(message, op="world.open")
 
 
 def _last(before: OpenedWorld | None, opened: list[OpenedWorld]) -> OpenedWorld | None:

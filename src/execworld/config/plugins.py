@@ -9,7 +9,14 @@ from pydantic import BaseModel
 
 from execworld.config.registry import PluginType
 from execworld.kernel import Plugin, as_plugin
-from execworld.policies import hold_floor, keep_one_world, refuse_downgrade
+from execworld.policies import (
+    hold_floor,
+    keep_one_world,
+    limit_output,
+    limit_time,
+    refuse_downgrade,
+    scrub_environment,
+)
 from execworld.seams import ConfigurationError
 
 ENTRY_POINT_GROUP: Final = "execworld.plugins"
@@ -31,6 +38,11 @@ SHIPPED: Final[Mapping[str, PluginType]] = {
         refuse_downgrade, guards=True, summary="refuses a world that holds less than was asked for"
     ),
     "hold_floor": plugin_type(hold_floor, guards=True, summary="refuses a world that is below the floor"),
+    "scrub_environment": plugin_type(
+        scrub_environment, guards=True, summary="lets no variables of the host through but those named"
+    ),
+    "limit_output": plugin_type(limit_output, guards=True, summary="bounds what a command may write"),
+    "limit_time": plugin_type(limit_time, guards=True, summary="bounds how long a command may run"),
 }
 
 

@@ -1,6 +1,14 @@
 """Plugins that share services, and go with everything they did: the kernel of a composition."""
 
-from execworld.kernel.admission import PROVIDING, STARTING, WORLD_OPENED, OpenedWorld, Providing, Starting
+from execworld.kernel.admission import (
+    PROVIDING,
+    STARTING,
+    WORLD_OPENED,
+    WORLD_OPENING,
+    OpenedWorld,
+    Providing,
+    Starting,
+)
 from execworld.kernel.context import Context
 from execworld.kernel.effects import AsyncEffect, Effect
 from execworld.kernel.fiber import Fiber
@@ -23,6 +31,7 @@ __all__ = [
     "SUBPROCESS",
     "WORLD",
     "WORLD_OPENED",
+    "WORLD_OPENING",
     "AsyncEffect",
     "ConfigUpdate",
     "Context",

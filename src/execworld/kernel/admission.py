@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from execworld.kernel.keys import AnyKey, Event, Key
+from execworld.kernel.keys import AnyKey, Event, Key, Waterfall
 from execworld.seams import SandboxPolicy, World, WorldClaims
 from execworld.seams.values import value_class
 
@@ -78,7 +79,7 @@ class OpenedWorld:
     asked: SandboxPolicy
     usual: SandboxPolicy | None
     mode_is_said: bool
-    claims: WorldClaims
+    claims: WorldClaims = field(repr=False)  # names in it may be secrets
     floor: Floor
     before: OpenedWorld | None = None
 
@@ -86,6 +87,8 @@ class OpenedWorld:
 # A listener prevents it by raising, and cannot be async.
 PROVIDING: Final = Event[Providing, None]("providing")
 STARTING: Final = Event[Starting, None]("starting")
+# For `Context.waterfall`: a listener goes on with a policy that is at least as tight as the one it was given.
+WORLD_OPENING: Final = Waterfall[SandboxPolicy, SandboxPolicy]("world_opening")
 # For `Context.serial`: a listener prevents that the world is provided by raising.
 WORLD_OPENED: Final = Event[OpenedWorld, None]("world_opened")
 

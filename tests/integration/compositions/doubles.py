@@ -180,12 +180,13 @@ class Setting:
     engine: Engine = field(default_factory=Engine)
     tool: Tool = field(default_factory=Tool)
     plugins: dict[str, Any] = field(default_factory=dict[str, Any])
+    guards: set[str] = field(default_factory=set[str])
 
     def registry(self) -> Registry:
         plugins: dict[str, PluginType] = {
             **SHIPPED,
             "tool": plugin_type(self.tool.plugin()),
-            **{name: plugin_type(each) for name, each in self.plugins.items()},
+            **{name: plugin_type(each, guards=name in self.guards) for name, each in self.plugins.items()},
         }
         for each in (fake_sandbox, foreign_sandbox, shadow, shadow_all):
             plugins[each.name] = plugin_type(each)

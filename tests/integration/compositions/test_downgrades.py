@@ -10,7 +10,8 @@ from tests.integration.compositions.doubles import GUARDS, Setting
 
 from execworld.assembly import open_composition
 from execworld.config import SystemFloor, Wanted, load
-from execworld.seams import Boundary, Dimension, ExecworldError
+from execworld.kernel import Context, Key, plugin
+from execworld.seams import Boundary, Dimension, ExecworldError, ServiceUnavailable
 from execworld.seams.values import record
 
 BASE = (
@@ -246,3 +247,25 @@ async def test_a_confining_world_without_a_policy_has_to_be_written_down(setting
     assert said.mode_is_said
     async with open_composition(said) as running:
         assert not running.world.policy.confines
+
+
+@pytest.mark.anyio
+async def test_no_world_is_opened_that_a_guard_would_not_see(setting: Setting) -> None:
+    """A guard that waits for a service, at the start or later, guards nothing."""
+
+    @plugin(inject=(Key[str]("audit_log"),))
+    def picky(ctx: Context) -> None: ...
+
+    setting.plugins["picky"] = picky
+    setting.guards.add("picky")
+    with pytest.raises(ServiceUnavailable, match=r"guard `picky` is PENDING"):
+        async with open_composition(setting.compose(BASE, "picky: {use: picky}")):
+            raise AssertionError
+    assert not setting.engine.opened
+    async with open_composition(setting.compose(BASE)) as running:
+        await running.fibers["refuse_downgrade"].dispose()
+        with pytest.raises(ServiceUnavailable, match=r"guard `refuse_downgrade` is DISPOSED"):
+            await running.open_world_again()
+        with pytest.raises(ServiceUnavailable, match=r"guard `picky` is PENDING"):
+            await running.change_to(setting.compose(BASE, "picky: {use: picky}\nrefuse_downgrade: ~"))
+        assert "picky" not in running.fibers

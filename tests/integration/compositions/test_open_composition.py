@@ -6,7 +6,7 @@ import pytest
 from tests.integration.compositions.doubles import GUARDS, Setting
 
 from execworld.assembly import open_composition
-from execworld.kernel import FS, SUBPROCESS, WORLD, Context, FiberState, Key, plugin
+from execworld.kernel import FS, SUBPROCESS, WORLD, Context, Fiber, FiberState, Key, plugin
 from execworld.seams import ExecworldError, WorldClosed, WorldMismatch
 
 pytestmark = pytest.mark.anyio
@@ -136,3 +136,34 @@ async def test_a_provider_of_one_part_of_another_world_is_refused(setting: Setti
             raise AssertionError
     async with open_composition(setting.compose(BASE, "s: {use: shadow}\nkeep_one_world: ~")):
         pass
+
+
+async def test_a_row_that_has_failed_before_does_not_prevent_a_change(setting: Setting) -> None:
+    broken = True
+
+    @plugin(inject=(WORLD,))
+    def moody(ctx: Context) -> None:
+        if broken and ctx.world is not first:
+            raise ZeroDivisionError
+
+    setting.plugins["moody"] = moody
+    base = BASE + "moody: {use: moody}\n"
+    composition = setting.compose(base)
+    first = None
+    broken = False
+    async with open_composition(composition, on_error=lambda _: None) as running:
+        first, broken = running.world, True
+        await running.open_world_again()
+        assert await fails(running.fibers["moody"])
+        await running.change_to(setting.compose(base, "second: {use: tool}"))
+        assert running.fibers["second"].state is FiberState.ACTIVE
+        await running.change_to(setting.compose(base, "second: {use: tool}\nmoody: ~"))
+        assert "moody" not in running.fibers
+
+
+async def fails(fiber: Fiber) -> bool:
+    try:
+        await fiber
+    except ZeroDivisionError:
+        return True
+    return False

@@ -135,3 +135,18 @@ async def test_refuse_downgrade_takes_no_part_of_an_unknown_view_once_something_
             await root.plugin(confined)
             with pytest.raises(SandboxUnavailable, match="belongs to no view"):
                 await root.plugin(files)
+
+
+async def test_refuse_downgrade_looks_at_the_world_that_is_there() -> None:
+    async with open_kernel(on_error=lambda _: None) as root:
+        async with open_world("landlock", policy=SandboxPolicy.read_only()) as world:
+
+            @plugin(provides=(WORLD,))
+            def confined(ctx: Context) -> None:
+                ctx.provide(WORLD, world)
+
+            fiber = await root.plugin(confined)
+            await root.plugin(refuse_downgrade)
+            with pytest.raises(SandboxUnavailable, match="belongs to no view"):
+                await root.plugin(files)
+            await fiber.dispose()
