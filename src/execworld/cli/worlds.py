@@ -46,7 +46,10 @@ class WorldChoice:
 
         Raises:
             ConfigurationError: no world was named and the default is not installed; never another one instead.
+            UsageError: a composition was given where only a name is understood.
         """
+        if self.composition is not None:
+            raise click.UsageError("this takes a world by its name, and no composition: use -w")
         preset = environment_variable(VARIABLE)
         if self.name is not None:
             if preset is not None and preset != self.name and not self.quiet:
