@@ -70,11 +70,20 @@ class _Admitted:
         who = f"service `{providing.key}` of plugin `{providing.context.fiber.name}`"
         view_id = view_id_of(providing.value)
         world = None if view_id is None else self._views.get(view_id)
-        if world is None and self._confined:
+        if world is not None and world.closed:
+            world = None
+        if world is None and self._confined and not self._is_tighter_view(view_id):
             message = f"{who} belongs to no view that was opened under the policy"
             raise SandboxUnavailable(message, reason=SandboxReason.CANNOT_VERIFY, op="world.provide")
         if isinstance(providing.value, World | Sandbox):
             _check_statement(who, providing.value, world)
+
+    def _is_tighter_view(self, view_id: str | None) -> bool:
+        """Whether it is a view of a world that was looked at and is confined by nothing itself."""
+        return view_id is not None and any(
+            view_id.startswith(f"{world.world_id}/") and not world.policy.confines and not world.closed
+            for world in self._views.values()
+        )
 
 
 def _check_enforced(world: World, asked: SandboxPolicy, enforcement: Enforcement) -> None:

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 from execworld.assembly.running import RunningComposition
 from execworld.config import Composition, hold_floor
-from execworld.kernel import OnError, open_kernel
+from execworld.kernel import ErrorReport, OnError, open_kernel
 from execworld.kernel.reporting import log_error
-from execworld.seams import OnProgress
+from execworld.seams import CleanupIncomplete, OnProgress
 
 
 @asynccontextmanager
@@ -31,9 +31,29 @@ async def open_composition(
         SandboxUnavailable: the policy is not enforced there.
         WorldMismatch: rows provide parts of different worlds.
         Exception: the start error of a row; what had been started was ended again.
+        CleanupIncomplete: on leaving, something could not be proven gone.
     """
     hold_floor(composition)
-    async with open_kernel(on_error=on_error) as root:
-        running = RunningComposition(root, composition, on_progress=on_progress)
-        await running.start()
-        yield running
+    leaving = False
+    not_gone: list[CleanupIncomplete] = []
+
+    def hear(report: ErrorReport) -> None:
+        if leaving and isinstance(report.error, CleanupIncomplete):
+            not_gone.append(report.error)
+        else:
+            on_error(report)
+
+    try:
+        async with open_kernel(on_error=hear) as root:
+            try:
+                running = RunningComposition(root, composition, on_progress=on_progress)
+                await running.start()
+                yield running
+            finally:
+                leaving = True
+    except BaseException as error:
+        for each in not_gone:
+            error.add_note(f"[{each.code}] {each.message}")  # must not hide what came first
+        raise
+    if not_gone:
+        raise not_gone[0]

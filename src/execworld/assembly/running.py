@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import anyio
 
+from execworld.assembly.rows import (
+    WORLD_ROW,
+    enabled_rows,
+    guards_differ,
+    is_guard,
+    parts_with_rows,
+    refuse_other_parts,
+    same_row,
+    same_world,
+    startable,
+)
 from execworld.assembly.world_row import world_plugin
 from execworld.config import Composition, Row, hold_floor
-from execworld.config.nodes import same_value
 from execworld.kernel import (
     WORLD,
     WORLD_OPENED,
@@ -19,15 +29,12 @@ from execworld.kernel import (
     Fiber,
     FiberDescription,
     FiberState,
-    Key,
     OpenedWorld,
     Plugin,
 )
-from execworld.policies.parts import PARTS
-from execworld.seams import ConfigurationError, OnProgress, PluginsFailed, ServiceUnavailable, World
+from execworld.seams import OnProgress, PluginsFailed, ServiceUnavailable, World
 
 Undo: TypeAlias = Callable[[], Awaitable[None]]
-_WORLD = "world"
 
 
 class RunningComposition:
@@ -71,15 +78,17 @@ class RunningComposition:
     async def start(self) -> None:
         """Start all rows, in the order that `open_composition` tells."""
         self.context.on(WORLD_OPENED, self._remember)
-        rows = _rows(self.composition)
+        rows = enabled_rows(self.composition)
         for name, row in rows.items():
-            if _guards(self.composition, row):
+            if is_guard(self.composition, row):
                 await self._start_row(name, row)
         self._check_guards(self.composition)
-        self._fibers[_WORLD] = self.context.plugin(self._world_plugin(self.composition, None), name=_WORLD)
-        await self._fibers[_WORLD]
+        self._fibers[WORLD_ROW] = self.context.plugin(
+            self._world_plugin(self.composition, None), name=WORLD_ROW
+        )
+        await self._fibers[WORLD_ROW]
         for name, row in rows.items():
-            if not _guards(self.composition, row):
+            if not is_guard(self.composition, row):
                 self._apply(name, row, self.composition)
         _raise(await self._failures())
 
@@ -99,7 +108,7 @@ class RunningComposition:
         hold_floor(composition)
         async with self._changing:
             undo: list[Undo] = []
-            changed = not _same_world(self.composition, composition) or _guards_differ(
+            changed = not same_world(self.composition, composition) or guards_differ(
                 self.composition, composition
             )
             try:
@@ -130,7 +139,7 @@ class RunningComposition:
         plugin = self._world_plugin(composition, before)
         remembered = self._opened
         try:
-            self._fibers[_WORLD] = await self._fibers[_WORLD].replace(plugin, name=_WORLD)
+            self._fibers[WORLD_ROW] = await self._fibers[WORLD_ROW].replace(plugin, name=WORLD_ROW)
         except BaseException:
             self._opened = remembered
             raise
@@ -138,7 +147,7 @@ class RunningComposition:
     def _world_plugin(self, composition: Composition, before: OpenedWorld | None) -> Plugin:
         return world_plugin(
             composition,
-            elsewhere=_provided_by_rows(composition),
+            elsewhere=parts_with_rows(composition),
             before=before,
             on_progress=self._on_progress,
         )
@@ -147,16 +156,16 @@ class RunningComposition:
         self._opened = opened
 
     async def _change_rows(self, composition: Composition, undo: list[Undo]) -> None:
-        old, new = _rows(self.composition), _rows(composition)
-        _check_parts(self.composition, composition)
+        old, new = enabled_rows(self.composition), enabled_rows(composition)
+        refuse_other_parts(self.composition, composition)
         failed_before = await self._failures()
-        for name in sorted(new, key=lambda each: not _guards(composition, new[each])):
+        for name in sorted(new, key=lambda each: not is_guard(composition, new[each])):
             if name not in old:
                 self._apply(name, new[name], composition)
                 undo.append(partial(self._end, name))
-                if _guards(composition, new[name]):
+                if is_guard(composition, new[name]):
                     await self._fibers[name]
-            elif not _same_row(old[name], new[name]):
+            elif not same_row(old[name], new[name]):
                 await self._replace_row(name, new[name], composition)
                 undo.append(partial(self._replace_row, name, old[name], self.composition))
         _raise([error for error in await self._failures() if error not in failed_before])
@@ -165,7 +174,7 @@ class RunningComposition:
             undo.append(partial(self._start_row, name, old[name]))
 
     async def _replace_row(self, name: str, row: Row, composition: Composition) -> None:
-        plugin, config = _startable(name, row, composition)
+        plugin, config = startable(name, row, composition)
         fiber = self._fibers[name]
         if fiber.state is FiberState.ACTIVE:
             self._fibers[name] = await fiber.replace(plugin, config, name=name)
@@ -185,14 +194,14 @@ class RunningComposition:
 
     def _check_guards(self, composition: Composition) -> None:
         """Refuse to open a world that a guard of *composition* would not see."""
-        for name, row in _rows(composition).items():
-            if _guards(composition, row) and self._fibers[name].state is not FiberState.ACTIVE:
+        for name, row in enabled_rows(composition).items():
+            if is_guard(composition, row) and self._fibers[name].state is not FiberState.ACTIVE:
                 message = f"no world is opened, because the guard `{name}` is {self._fibers[name].state}"
                 hint = "`execworld graph` tells what it waits for"
                 raise ServiceUnavailable(message, op="world.open", hint=hint)
 
     def _apply(self, name: str, row: Row, composition: Composition) -> None:
-        plugin, config = _startable(name, row, composition)
+        plugin, config = startable(name, row, composition)
         self._fibers[name] = self.context.plugin(plugin, config, name=name)
 
     async def _end(self, name: str) -> None:
@@ -213,56 +222,6 @@ def _raise(errors: Sequence[Exception]) -> None:
     if errors:
         listing = "; ".join(str(error) or type(error).__name__ for error in errors)
         raise PluginsFailed(f"rows failed to start: {listing}", errors=tuple(errors))
-
-
-def _rows(composition: Composition) -> dict[str, Row]:
-    return {name: row for name, row in composition.rows.items() if name != _WORLD and not row.disabled}
-
-
-def _guards(composition: Composition, row: Row) -> bool:
-    return composition.registry.plugins[row.use].guards
-
-
-def _startable(name: str, row: Row, composition: Composition) -> tuple[Plugin, object]:
-    plugin = composition.registry.plugins[row.use].plugin
-    if plugin is None:
-        raise ConfigurationError(f"row `{name}`: plugin `{row.use}` can be checked, and not started")
-    return plugin, None if plugin.config_type is None else row.config
-
-
-def _provided_by_rows(composition: Composition) -> tuple[Key[Any], ...]:
-    """Parts of the world that rows of their own provide."""
-    plugins = [_startable(name, row, composition)[0] for name, row in _rows(composition).items()]
-    return tuple(key for key in PARTS if key != WORLD and any(key in plugin.provides for plugin in plugins))
-
-
-def _check_parts(old: Composition, new: Composition) -> None:
-    if _provided_by_rows(old) != _provided_by_rows(new):
-        message = "which parts of the world have rows of their own cannot change while it is open"
-        raise ConfigurationError(message, hint="start again with that composition")
-
-
-def _same_row(old: Row, new: Row) -> bool:
-    return old.use == new.use and same_value(old.node, new.node)
-
-
-def _same_world(old: Composition, new: Composition) -> bool:
-    return (
-        _same_row(old.world, new.world)
-        and old.world.config == new.world.config
-        and old.policy == new.policy
-        and old.floor == new.floor
-    )
-
-
-def _guards_differ(old: Composition, new: Composition) -> bool:
-    """Guards see a world, or tighten its policy, when it is opened."""
-    before, after = (
-        {name: row for name, row in _rows(each).items() if _guards(each, row)} for each in (old, new)
-    )
-    return before.keys() != after.keys() or not all(
-        _same_row(row, after[name]) for name, row in before.items()
-    )
 
 
 async def _undo_all(undo: list[Undo], error: BaseException) -> None:

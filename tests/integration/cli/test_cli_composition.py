@@ -36,6 +36,15 @@ def test_run_shell_and_fs_take_a_patch(execworld: Run, patch: str, tmp_path: Pat
     assert listed.stdout == b"local.patch.yml\n"
 
 
+def test_exit_codes_are_those_of_a_world_by_its_name(execworld: Run, patch: str) -> None:
+    assert execworld("run", "--patch", patch, "--", "sh", "-c", "exit 3").returncode == 3
+    assert execworld("run", "--patch", patch, "--", "sh", "-c", "kill -9 $$").returncode == 137
+    assert execworld("run", "--patch", patch, "--timeout", "0.2", "--", "sleep", "60").returncode == 124
+    assert execworld("run", "--patch", patch, "--", "no-such-program").returncode == 127
+    told = json.loads(execworld("run", "--patch", patch, "--json", "--", "true").stdout)
+    assert told["exit_code"] == 0
+
+
 def test_a_setting_is_laid_over_a_patch(execworld: Run, patch: str) -> None:
     ran = execworld(
         "run", "--patch", patch, "--set", "world.use=landlock", "--set", "policy.mode=read-only", "--", "true"
@@ -126,11 +135,13 @@ class Machine:
         self.floor = etc / "execworld" / "floor.yml"
         self._etc = etc
 
-    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    def __call__(
+        self, *arguments: str, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
         script = 'mount --make-rprivate / && mount --bind "$0" /etc && exec "$@"'
         command = ["unshare", "--mount", "sh", "-c", script, str(self._etc), *PROGRAM, *arguments]
         return subprocess.run(
-            command, env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+            command, env=clean_environment(env), stdin=subprocess.DEVNULL, capture_output=True, timeout=60
         )
 
 
@@ -163,6 +174,52 @@ def test_the_floor_of_the_machine_binds_a_world_that_is_opened_by_its_name(
     assert not target.exists()
     ran = machine("run", "-w", "landlock", "--", "true")
     assert ran.returncode == 0, ran.stderr
+
+
+BOASTER = """
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from execworld.machine.local.machine import LocalMachine
+from execworld.machine.world import WorldSettings, open_machine_world
+from execworld.seams import *
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    pass
+
+@asynccontextmanager
+async def open_boaster(request):
+    settings = WorldSettings(WorldIdentity("boaster", "1"), request.policy, Enforcement(), Boundary.NONE)
+    async with open_machine_world(LocalMachine(), settings) as world:
+        yield world
+
+async def probe():
+    return Probe(True)
+
+def claims(config, policy):
+    return WorldClaims(Boundary.CONTAINER, images=(), hosts=())
+
+provider = Provider("boaster", "claims a lot", Config, open_boaster, probe, claims=claims)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.parametrize("named", [True, False], ids=["by its name", "by a composition"])
+def test_what_a_provider_claims_is_not_believed(machine: Machine, tmp_path: Path, named: bool) -> None:
+    info = tmp_path / "site" / "boaster-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: boaster\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[execworld.providers]\nboaster = boaster:provider\n")
+    (info.parent / "boaster.py").write_text(BOASTER)
+    options = ["-w", "boaster"] if named else ["--no-home", "--set", "world.use=boaster"]
+    env = {"PYTHONPATH": str(info.parent)}
+    allowed = machine("run", *options, "--", "echo", "ran", env=env)
+    assert allowed.stdout == b"ran\n", allowed.stderr
+    machine.floor.write_text("floor: {boundary: container}\n")
+    refused = machine("run", *options, "--", "echo", "ran", env=env)
+    assert (refused.returncode, refused.stdout) == (125, b"")
+    assert b"world.boundary: container at least is wanted, and there is none" in refused.stderr
 
 
 @pytest.mark.root

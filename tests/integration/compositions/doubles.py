@@ -16,6 +16,7 @@ from execworld.machine.world import WorldSettings, open_machine_world
 from execworld.policies.parts import PARTS
 from execworld.seams import (
     Boundary,
+    CleanupIncomplete,
     Dimension,
     DimensionEnforcement,
     Enforcement,
@@ -29,6 +30,7 @@ from execworld.seams import (
     WorldClaims,
     WorldIdentity,
 )
+from execworld.testing.worlds import CuttableMachine
 from execworld.world import load_provider, open_world
 
 GUARDS: Final = """
@@ -50,6 +52,8 @@ class Engine:
 
     boundary: Boundary = Boundary.CONTAINER
     unenforced: frozenset[Dimension] = frozenset()
+    leaves: str = ""
+    links: list[CuttableMachine] = field(default_factory=list[CuttableMachine])
     opened: list[World] = field(default_factory=list[World])
 
     def provider(self) -> Provider[BoxConfig]:
@@ -73,9 +77,13 @@ class Engine:
             enforcement=Enforcement(entries),
             boundary=self.boundary,
         )
-        async with open_machine_world(LocalMachine(), settings) as world:
+        link = CuttableMachine(LocalMachine(), settings.identity.world_id)
+        self.links.append(link)
+        async with open_machine_world(link, settings) as world:
             self.opened.append(world)
             yield world
+        if self.leaves:
+            raise CleanupIncomplete("not proven gone", leftovers=(self.leaves,))
 
     async def _probe(self) -> Probe:
         return Probe(available=True)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import BaseModel
 from tests.integration.compositions.doubles import GUARDS, Setting
 
 from execworld.assembly import open_composition
-from execworld.kernel import FS, SUBPROCESS, WORLD, Context, Fiber, FiberState, Key, plugin
-from execworld.seams import ExecworldError, WorldClosed, WorldMismatch
+from execworld.kernel import FS, SUBPROCESS, WORLD, Context, ErrorReport, Fiber, FiberState, Key, plugin
+from execworld.seams import (
+    CleanupIncomplete,
+    ExecworldError,
+    WorldClosed,
+    WorldError,
+    WorldLost,
+    WorldMismatch,
+)
 
 pytestmark = pytest.mark.anyio
 BASE = "world: {use: box}\n" + GUARDS + "tool: {use: tool}\n"
+
+
+class Options(BaseModel, extra="forbid", frozen=True):
+    level: str
 
 
 async def test_all_parts_of_the_world_are_provided_and_of_one_view(setting: Setting) -> None:
@@ -167,3 +179,57 @@ async def fails(fiber: Fiber) -> bool:
     except ZeroDivisionError:
         return True
     return False
+
+
+async def test_what_a_world_leaves_behind_is_raised_on_leaving(setting: Setting) -> None:
+    setting.engine.leaves = "a container"
+    with pytest.raises(CleanupIncomplete):
+        async with open_composition(setting.compose(BASE)):
+            pass
+    with pytest.raises(ZeroDivisionError) as caught:
+        async with open_composition(setting.compose(BASE)):
+            raise ZeroDivisionError
+    assert "[CLEANUP_INCOMPLETE] not proven gone" in caught.value.__notes__
+    reported: list[ErrorReport] = []
+
+    async def open_twice() -> None:
+        async with open_composition(setting.compose(BASE), on_error=reported.append) as running:
+            await running.open_world_again()
+            assert [type(each.error) for each in reported] == [CleanupIncomplete]
+
+    with pytest.raises(CleanupIncomplete):
+        await open_twice()
+
+
+async def test_what_a_reference_stands_for_counts_as_a_change(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    @plugin()
+    def leveled(ctx: Context, config: Options) -> None:
+        seen.append(config.level)
+
+    setting.plugins["leveled"] = leveled
+    text = BASE + "a: {use: leveled, config: {level: !env LEVEL}}\n"
+    monkeypatch.setenv("LEVEL", "low")
+    async with open_composition(setting.compose(text)) as running:
+        assert not await running.change_to(setting.compose(text))
+        monkeypatch.setenv("LEVEL", "high")
+        assert await running.change_to(setting.compose(text))
+    assert seen == ["low", "high"]
+
+
+async def test_a_world_that_was_lost_is_opened_again(setting: Setting) -> None:
+    """Not by itself: what was under way when it was lost is for whoever asked for it to judge."""
+    async with open_composition(setting.compose(BASE), on_error=lambda _: None) as running:
+        lost = running.world
+        await setting.engine.links[0].cut()
+        with pytest.raises(WorldLost):
+            await lost.subprocess.run(["/bin/true"])
+        await running.open_world_again()
+        await running.context.settle()
+        assert setting.tool.events[-1] == f"start {running.world.world_id}"
+        assert (await running.world.subprocess.run(["/bin/true"])).exit_code == 0
+        with pytest.raises(WorldError):
+            await lost.subprocess.run(["/bin/true"])

@@ -150,3 +150,26 @@ async def test_refuse_downgrade_looks_at_the_world_that_is_there() -> None:
             with pytest.raises(SandboxUnavailable, match="belongs to no view"):
                 await root.plugin(files)
             await fiber.dispose()
+
+
+async def test_refuse_downgrade_takes_a_tighter_view_of_a_world_that_it_has_seen() -> None:
+    """Also after another world was confined; and no longer when that world is closed."""
+    policy = SandboxPolicy.read_only()
+    async with open_kernel(on_error=lambda _: None) as root:
+        await root.plugin(refuse_downgrade)
+        async with open_world("landlock", policy=policy) as before:
+            await root.serial(WORLD_OPENED, opened(before, asked=policy))
+        full = SandboxPolicy.full_access()
+        async with open_world("landlock", policy=full) as world:
+            await root.serial(WORLD_OPENED, opened(world))
+            view = await world.sandbox.confine(policy)
+
+            @plugin(provides=(FS, SANDBOX))
+            def tighter(ctx: Context) -> None:
+                ctx.provide(FS, view.fs)
+                ctx.provide(SANDBOX, view.sandbox)
+
+            fiber = await root.plugin(tighter)
+            await fiber.dispose()
+        with pytest.raises(SandboxUnavailable, match="belongs to no view"):
+            await root.plugin(tighter)
