@@ -130,13 +130,16 @@ def compose(
 def shortfalls(composition: Composition) -> tuple[Shortfall, ...]:
     """What *composition* lacks of its floor, as far as can be told before it is started."""
     found = composition.floor.lacks(composition.world.use, composition.claims(), composition.policy)
-    enabled = {row.use for name, row in composition.rows.items() if name != WORLD and not row.disabled}
-    lacking = [
-        Shortfall("floor.guards", f"an enabled row of `{guard}`", "none")
-        for guard in composition.floor.guards
-        if guard not in enabled
-    ]
-    return (*(without_secrets(composition, each) for each in found), *lacking)
+    lacking = [_lacking_guard(composition, guard) for guard in composition.floor.guards]
+    return (*(without_secrets(composition, each) for each in found), *filter(None, lacking))
+
+
+def _lacking_guard(composition: Composition, guard: str) -> Shortfall | None:
+    rows = [row for name, row in composition.rows.items() if name != WORLD and row.use == guard]
+    if any(not row.disabled for row in rows):
+        return None
+    subject = f"{rows[0].name}.disabled" if rows else "floor.guards"
+    return Shortfall(subject, f"an enabled row of `{guard}`", "a disabled one" if rows else "none")
 
 
 def without_secrets(composition: Composition, lost: Shortfall) -> Shortfall:
