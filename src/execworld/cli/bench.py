@@ -7,6 +7,7 @@ import os
 
 import click
 
+from execworld.cli.compositions import chosen_composition
 from execworld.cli.descriptors import Sink
 from execworld.cli.messages import say
 from execworld.cli.supervision import run_supervised
@@ -49,6 +50,8 @@ def command(
     if only_list:
         click.echo("\n".join(ROWS))
         return 0
+    if chosen_composition() is not None:
+        raise click.UsageError("this measures a world by its name, and no composition: use -w")
     names = list(ROWS) if chosen is None else [name.strip() for name in chosen.split(",")]
     for row in names:
         if row not in ROWS:

@@ -80,6 +80,13 @@ def test_what_a_composition_would_ignore_is_refused(
     assert said in ran.stderr
 
 
+@pytest.mark.parametrize("world", ["warden", "local"])
+def test_what_takes_no_composition_says_so(execworld: Run, patch: str, world: str) -> None:
+    measured = execworld("bench", "-w", world, "--patch", patch, "--row", "spawn")
+    assert measured.returncode == 2
+    assert b"no composition: use -w" in measured.stderr
+
+
 def test_a_refused_composition_runs_nothing(execworld: Run, patch: str, tmp_path: Path) -> None:
     target = tmp_path / "ran"
     ran = execworld("run", "--patch", patch, "--set", "policy.mode=read-only", "--", "touch", str(target))
