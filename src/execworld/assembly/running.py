@@ -117,8 +117,9 @@ class RunningComposition:
                     await self._replace_world(composition, None)
                 changed = changed or bool(undo)
             except BaseException as error:
-                with anyio.CancelScope(shield=True):
-                    await _undo_all(undo, error)
+                if self.composition is not composition:
+                    with anyio.CancelScope(shield=True):
+                        await _undo_all(undo, error)
                 raise
             self.composition = composition
         return changed
@@ -137,12 +138,21 @@ class RunningComposition:
     async def _replace_world(self, composition: Composition, before: OpenedWorld | None) -> None:
         self._check_guards(composition)
         plugin = self._world_plugin(composition, before)
-        remembered = self._opened
+        remembered, old = self._opened, self._fibers[WORLD_ROW]
+        ready: list[Fiber] = []
+
+        async def note(ctx: Context) -> None:
+            ready.append(ctx.fiber)
+
         try:
-            self._fibers[WORLD_ROW] = await self._fibers[WORLD_ROW].replace(plugin, name=WORLD_ROW)
-        except BaseException:
-            self._opened = remembered
-            raise
+            await old.replace(plugin, name=WORLD_ROW, check=note)
+        finally:
+            # Who is cancelled while the old world closes has the new one already.
+            if old.superseded:
+                self._fibers[WORLD_ROW] = ready[0]
+                self.composition = composition
+            else:
+                self._opened = remembered
 
     def _world_plugin(self, composition: Composition, before: OpenedWorld | None) -> Plugin:
         return world_plugin(
@@ -170,8 +180,8 @@ class RunningComposition:
                 undo.append(partial(self._replace_row, name, old[name], self.composition))
         _raise([error for error in await self._failures() if error not in failed_before])
         for name in [name for name in old if name not in new]:
-            await self._end(name)
             undo.append(partial(self._start_row, name, old[name]))
+            await self._end(name)
 
     async def _replace_row(self, name: str, row: Row, composition: Composition) -> None:
         plugin, config = startable(name, row, composition)

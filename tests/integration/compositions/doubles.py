@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+import anyio
+
 from execworld.config import Composition, Layer, PluginType, Registry, compose, plugin_type
 from execworld.config.plugins import SHIPPED
 from execworld.config.reading import Source, read_document
@@ -53,6 +55,7 @@ class Engine:
     boundary: Boundary = Boundary.CONTAINER
     unenforced: frozenset[Dimension] = frozenset()
     leaves: str = ""
+    gate: anyio.Event | None = None
     links: list[CuttableMachine] = field(default_factory=list[CuttableMachine])
     opened: list[World] = field(default_factory=list[World])
 
@@ -82,6 +85,8 @@ class Engine:
         async with open_machine_world(link, settings) as world:
             self.opened.append(world)
             yield world
+        if self.gate is not None:
+            await self.gate.wait()
         if self.leaves:
             raise CleanupIncomplete("not proven gone", leftovers=(self.leaves,))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 from pydantic import BaseModel
 from tests.integration.compositions.doubles import GUARDS, Setting
@@ -233,3 +234,29 @@ async def test_a_world_that_was_lost_is_opened_again(setting: Setting) -> None:
         assert (await running.world.subprocess.run(["/bin/true"])).exit_code == 0
         with pytest.raises(WorldError):
             await lost.subprocess.run(["/bin/true"])
+
+
+async def test_who_is_cancelled_while_the_old_world_closes_has_the_new_one(setting: Setting) -> None:
+    """What was taken over is not taken back, and what runs is known."""
+    change = anyio.CancelScope()
+
+    @plugin(inject=(WORLD,))
+    def impatient(ctx: Context) -> None:
+        if len(setting.engine.opened) == 2:
+            change.cancel()
+
+    setting.plugins["impatient"] = impatient
+    base = BASE + "impatient: {use: impatient}\n"
+    other = setting.compose(base, "world: {config: {image: alpine}}\nsecond: {use: tool}")
+    async with open_composition(setting.compose(base)) as running:
+        setting.engine.gate = anyio.Event()
+        with change:
+            await running.change_to(other)
+        assert change.cancelled_caught
+        setting.engine.gate.set()
+        await running.context.settle()
+        assert running.composition is other
+        assert running.fibers["second"].state is FiberState.ACTIVE
+        assert running.world is setting.engine.opened[1]
+        await running.open_world_again()
+        assert running.world is setting.engine.opened[2]
