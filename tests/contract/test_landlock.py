@@ -25,6 +25,7 @@ from execworld.seams.testing import (
     WorldContract,
     WorldMaker,
 )
+from execworld.seams.testing.probes import eventually
 from execworld.world import open_world
 
 pytestmark = pytest.mark.landlock
@@ -99,6 +100,13 @@ def children_of(parent: int) -> list[int]:
     return found + [deeper for child in found for deeper in children_of(child)]
 
 
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 @asynccontextmanager
 async def open_breakable(cwd: str, *, cell: bool) -> AsyncGenerator[BreakableWorld]:
     """A confined world whose cell, or whose first warden, can be killed."""
@@ -107,10 +115,15 @@ async def open_breakable(cwd: str, *, cell: bool) -> AsyncGenerator[BreakableWor
         assert isinstance(world, MachineWorld)
         wardens = [pid for pid in children_of(os.getpid()) if pid not in before]
 
+        async def have_ended() -> bool:
+            return not any(runs(pid) for pid in wardens[1 if cell else 0 :])
+
         async def kill() -> None:
             for pid in wardens[1:] if cell else wardens[:1]:
                 with contextlib.suppress(ProcessLookupError):  # it ended with its parent
                     os.kill(pid, signal.SIGKILL)
+            # A cell ends with its warden, though a moment later, and answers until then.
+            await eventually(have_ended, "the wardens live on", within_s=10)
 
         yield BreakableWorld(world, kill)
 
