@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -14,6 +14,7 @@ from .engines import SHARED_SOCKET, Engine, OwnEngine, why_silent
 
 IN_CI: Final = os.environ.get("CI") == "true"
 FULL: Final = os.environ.get("EXECWORLD_FULL") == "1"
+IMAGES: Final = ("busybox:stable", "debian:bookworm-slim")
 HOW: Final = "sh scripts/ci-tools and sh scripts/ci-engine start bring one"
 
 
@@ -45,6 +46,20 @@ def engine() -> Engine:
     if reason := why_silent(SHARED_SOCKET):
         lacking(f"{reason}; {HOW}")
     return Engine(SHARED_SOCKET)
+
+
+@pytest.fixture(scope="session")
+def client(engine: Engine) -> Iterator[Any]:
+    """The engine of this host by its SDK, for what tests do to containers behind the back of their world."""
+    docker = pytest.importorskip("docker", reason="the extra `docker` is not installed")
+    found = docker.APIClient(engine.url)
+    try:
+        missing = [name for name in IMAGES if not found.images(name)]
+        if missing:
+            lacking(f"no image {', '.join(missing)}: sh images/make-bases makes it")
+        yield found
+    finally:
+        found.close()
 
 
 @pytest.fixture

@@ -26,28 +26,9 @@ docker = pytest.importorskip("docker", reason="the extra `docker` is not install
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
-SOCKET: Final = "/var/run/docker.sock"
 BUSYBOX: Final = "busybox:stable"
 ARCHITECTURE: Final = "amd64" if os.uname().machine == "x86_64" else "arm64"
 OTHER: Final = "arm64" if ARCHITECTURE == "amd64" else "amd64"
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    lacking = ""
-    try:
-        found = docker.APIClient(f"unix://{SOCKET}")
-    except docker.errors.DockerException as error:
-        lacking = f"no engine answers at {SOCKET}: {error}"
-    else:
-        lacking = "" if found.images(BUSYBOX) else f"no image {BUSYBOX}: sh images/make-bases makes it"
-        if not lacking:
-            yield found
-        found.close()
-    if lacking and os.environ.get("CI") == "true":
-        pytest.fail(lacking)
-    if lacking:
-        pytest.skip(lacking)
 
 
 @pytest.fixture

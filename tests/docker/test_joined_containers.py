@@ -38,32 +38,12 @@ docker = pytest.importorskip("docker", reason="the extra `docker` is not install
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
-SOCKET: Final = "/var/run/docker.sock"
 BUSYBOX: Final = "busybox:stable"
 DEBIAN: Final = "debian:bookworm-slim"
 SCRATCH: Final = "execworld-test-sleeper:latest"
 LIBRARIES: Final = [path for path in [*glob("/lib/*-linux-gnu"), "/lib64"] if Path(path).is_dir()]
 """Of this host, whose Python needs them."""
 SLEEP: Final = ["sleep", "1000"]
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    lacking = ""
-    try:
-        found = docker.APIClient(f"unix://{SOCKET}")
-    except docker.errors.DockerException as error:
-        lacking = f"no engine answers at {SOCKET}: {error}"
-    else:
-        missing = [name for name in (BUSYBOX, DEBIAN) if not found.images(name)]
-        lacking = f"no image {', '.join(missing)}: sh images/make-bases makes it" if missing else ""
-        if not lacking:
-            yield found
-        found.close()
-    if lacking and os.environ.get("CI") == "true":
-        pytest.fail(lacking)
-    if lacking:
-        pytest.skip(lacking)
 
 
 @pytest.fixture(scope="module")

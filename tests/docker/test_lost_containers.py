@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
@@ -15,30 +15,9 @@ from execworld.providers.docker.lost import Loss, loss_of_events
 from execworld.seams import OutcomeUnknown, SandboxPolicy, World, WorldLost
 from execworld.world import open_world
 
-docker = pytest.importorskip("docker", reason="the extra `docker` is not installed")
-
-SOCKET: Final = "/var/run/docker.sock"
 BUSYBOX: Final = "busybox:stable"
 BY_SOMEBODY: Final = "the container was stopped, killed or removed by somebody else"
 GREEDY: Final = 'BEGIN { s = "x"; while (1) s = s s }'
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    lacking = ""
-    try:
-        found = docker.APIClient(f"unix://{SOCKET}")
-    except docker.errors.DockerException as error:
-        lacking = f"no engine answers at {SOCKET}: {error}"
-    else:
-        lacking = "" if found.images(BUSYBOX) else f"no image {BUSYBOX}: sh images/make-bases makes it"
-        if not lacking:
-            yield found
-        found.close()
-    if lacking and os.environ.get("CI") == "true":
-        pytest.fail(lacking)
-    if lacking:
-        pytest.skip(lacking)
 
 
 def container_of(world: World) -> str:

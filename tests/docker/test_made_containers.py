@@ -44,25 +44,6 @@ DEBIAN: Final = "debian:bookworm-slim"
 OWNER: Final = "io.execworld.owner.pid"
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    lacking = ""
-    try:
-        found = docker.APIClient(f"unix://{SOCKET}")
-    except docker.errors.DockerException as error:
-        lacking = f"no engine answers at {SOCKET}: {error}"
-    else:
-        missing = [name for name in (BUSYBOX, DEBIAN) if not found.images(name)]
-        lacking = f"no image {', '.join(missing)}: sh images/make-bases makes it" if missing else ""
-        if not lacking:
-            yield found
-        found.close()
-    if lacking and os.environ.get("CI") == "true":
-        pytest.fail(lacking)
-    if lacking:
-        pytest.skip(lacking)
-
-
 def containers_of(client: Any, pid: int) -> list[str]:
     """Names of all that a process has made and that is still there, in whatever state."""
     found = client.containers(all=True, filters={"label": f"{OWNER}={pid}"})
