@@ -57,7 +57,7 @@ _HINTS: Final = (
     ),
     (
         r"lookup \S+.*(?:no such host|server misbehaving)|dial tcp|tls: |i/o timeout|connection refused",
-        "the engine cannot reach the registry; the option `pull` set to never uses what is there",
+        "the engine cannot reach the registry; `docker load` brings an image, and `pull` set to never uses that",
     ),
     (
         r"unable to find user|no matching entries in passwd|unable to find group",
