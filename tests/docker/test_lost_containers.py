@@ -38,7 +38,7 @@ def remove(client: Any, container: str) -> None:
 
 
 def restart(client: Any, container: str) -> str | None:
-    """The engine removes an ended container that is to be removed, sometimes before it starts it again: then it refuses."""
+    """The engine may remove an ended container before it starts it again, and then refuses to."""
     try:
         client.restart(container, timeout=0)
     except APIError as error:

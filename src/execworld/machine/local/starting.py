@@ -97,12 +97,13 @@ def _start_on_pipes(
             elif redirect is Redirect.MERGE:
                 child_out[stream] = child_out[STDOUT]
         stdio = (child_in, child_out[STDOUT], child_out[STDERR])
+        before = tree.now_ticks()
         if spec.limits or _signals_are_altered():
             pid = _spawn_by_script(spec, path, cwd, environment, stdio)
         else:
             pid = _spawn_directly(spec, path, cwd, environment, stdio)
         on_failure.pop_all()
-    return _adopt(tree.Leader(pid, marker), streams, input_fd, None)
+    return _adopt(tree.Leader(pid, marker, before), streams, input_fd, None)
 
 
 def _start_on_terminal(
@@ -121,13 +122,14 @@ def _start_on_terminal(
         set_terminal_size(terminal, *size)
         device = os.fstat(terminal).st_rdev
         os.set_blocking(controller, False)
+        before = tree.now_ticks()
         pid = _spawn_by_script(spec, path, cwd, environment, (terminal, terminal, terminal))
     except BaseException:
         os.close(controller)
         raise
     finally:
         os.close(terminal)
-    return _adopt(tree.Leader(pid, marker), {STDOUT: controller}, controller, device)
+    return _adopt(tree.Leader(pid, marker, before), {STDOUT: controller}, controller, device)
 
 
 def _adopt(

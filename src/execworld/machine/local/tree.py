@@ -49,10 +49,12 @@ class Leader:
     Attributes:
         pid: Process id of the leader, which is its session id too.
         marker: Value of the marker variable of its tree.
+        not_before_ticks: When it was about to be started, by `now_ticks`. Nothing older can be of its tree.
     """
 
     pid: int
     marker: bytes
+    not_before_ticks: int = 0
 
 
 @record
@@ -62,6 +64,13 @@ class _ProcessRecord:
     group: int
     session: int
     alive: bool
+
+
+def now_ticks() -> int:
+    """The time in clock ticks since boot, never later than what a process that starts after this call will show."""
+    if sys.platform != "linux":
+        return 0
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") // 1_000_000_000 - 1
 
 
 def start_ticks(pid: int) -> int:
@@ -83,7 +92,9 @@ def _tree_members(leader: Leader, reaped: bool) -> list[Member]:
     found = {
         pid
         for pid, process in records.items()
-        if (session_is_ours and process.session == leader.pid) or leader.marker in markers_of(pid)
+        if (session_is_ours and process.session == leader.pid)
+        # Most of what runs is older, and an environment costs more to read than all else that is read here.
+        or (process.member.start_ticks >= leader.not_before_ticks and leader.marker in markers_of(pid))
     }
     return _living_with_descendants(records, found)
 

@@ -135,6 +135,27 @@ def test_a_number_taken_over_by_another_process_is_not_the_tree(family: Tree) ->
     assert tree.tree_members(impostor, reaped=True) == []
 
 
+def test_what_is_older_than_the_leader_is_not_looked_at(family: Tree) -> None:
+    """It cannot be of the tree, whatever its environment says; what was started in the same tick can."""
+    older = family.start("exec sleep 300")
+    ticks = tree.start_ticks(older.pid)
+    deadline = time.monotonic() + 10
+    # Within execve(2), which changes the name first, a process shows no environment.
+    while Path(f"/proc/{older.pid}/comm").read_text() != "sleep\n" or not tree.markers_of(older.pid):
+        assert time.monotonic() < deadline, "the program did not start"
+    gone = 1 << 30
+    later, same = (tree.Leader(gone, family.marker, not_before) for not_before in (ticks + 1, ticks))
+    assert tree.tree_members(later, reaped=True) == []
+    assert [member.pid for member in tree.tree_members(same, reaped=True)] == [older.pid]
+
+
+def test_a_process_is_never_older_than_the_time_before_it(family: Tree) -> None:
+    for _ in range(20):
+        before = tree.now_ticks()
+        assert before <= tree.start_ticks(family.start("exec sleep 300").pid) <= tree.now_ticks() + 2
+        family.close()
+
+
 def test_a_member_with_another_start_time_gets_no_signal(family: Tree, running: Running) -> None:
     """The pair of number and start time names a process; a reused number does not match it."""
     leader = family.start("exec sleep 300")
