@@ -38,7 +38,10 @@ def missing(reason: str) -> None:
 def sanitized() -> Path:
     if not shutil.which("make") or not shutil.which("gcc"):
         missing("make and gcc are needed for a build with sanitizers")
-    subprocess.run(["make", "-s", "-C", str(SOURCES), "build/warden-sanitize"], check=True)
+    # One worker at a time: none may run what another one is writing.
+    subprocess.run(
+        ["flock", str(SOURCES), "make", "-s", "-C", str(SOURCES), "build/warden-sanitize"], check=True
+    )
     return SOURCES / "build" / "warden-sanitize"
 
 

@@ -46,7 +46,9 @@ def _build() -> None:
         if not BINARY.exists():
             pytest.skip("there is neither a built warden nor a C compiler")
         return
-    subprocess.run(["make", "-s", "-C", str(ROOT / "src" / "warden"), "all"], check=True)
+    sources = str(ROOT / "src" / "warden")
+    # One worker at a time: none may run what another one is writing.
+    subprocess.run(["flock", sources, "make", "-s", "-C", sources, "all"], check=True)
 
 
 @pytest.fixture(params=[0, 1], ids=["cgroup", "subreaper"])

@@ -22,7 +22,8 @@ SOURCES = ROOT / "src" / "warden"
 def built(name: str) -> Path:
     if not shutil.which("make") or not shutil.which("gcc"):
         pytest.skip("make and gcc are needed for a build with sanitizers")
-    subprocess.run(["make", "-s", "-C", str(SOURCES), f"build/{name}"], check=True)
+    # One worker at a time: none may run what another one is writing.
+    subprocess.run(["flock", str(SOURCES), "make", "-s", "-C", str(SOURCES), f"build/{name}"], check=True)
     return SOURCES / "build" / name
 
 

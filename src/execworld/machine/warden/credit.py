@@ -19,13 +19,29 @@ _HEAD: Final = struct.Struct("<II")
 _ENTRY: Final = struct.Struct("<QBI")
 _SMALL_BYTES: Final = 2048
 _PIECE_BYTES: Final = 16 * 1024
-_WINDOW_STEP_BYTES: Final = 256 * 1024
+_WINDOW_STEP_BYTES: Final = 1024 * 1024
+_RAISED: Final = 4
+"""A stream that keeps up gets this many times the credit that all begin with: giving back costs a message, and each
+message wakes everything between here and the warden."""
+_RAISED_AT_A_TIME: Final = 4
+"""What was raised is held beside the window, so it is for few."""
 
 
 class StreamBuffer:
     """What came on one stream and was not read yet."""
 
-    __slots__ = ("_arrival", "_chunks", "closed", "due", "ended", "granted", "held", "windowed")
+    __slots__ = (
+        "_arrival",
+        "_chunks",
+        "closed",
+        "due",
+        "ended",
+        "granted",
+        "held",
+        "raised",
+        "read",
+        "windowed",
+    )
 
     def __init__(self) -> None:
         self._chunks: deque[bytes | bytearray] = deque()
@@ -33,6 +49,8 @@ class StreamBuffer:
         self.held = 0  # bytes in the chunks
         self.windowed = 0  # of them, how many are to be given back to the window
         self.granted = 0  # credit beyond what every stream begins with
+        self.raised = 0  # of that, what it has because it keeps up
+        self.read = 0  # bytes that were ever read
         self.due = 0  # bytes that were read and not given back yet
         self.ended = False
         self.closed = False
@@ -104,6 +122,7 @@ class CreditLedger:
         self._send = send
         self._outstanding = 0  # bytes of the window that were not given back
         self._window_due = 0
+        self._raises_left = _RAISED_AT_A_TIME
         self._due: dict[tuple[int, int], StreamBuffer] = {}
 
     def came(self, stream: StreamBuffer | None, size: int, *, windowed: bool) -> None:
@@ -138,10 +157,12 @@ class CreditLedger:
         from_window = min(size, stream.windowed)
         stream.windowed -= from_window
         self._window_due += from_window
+        stream.read += size
         if not stream.ended:
             stream.due += size
             self._due[key] = stream
-        if stream.due >= self._stream_credit // 2:
+            self._raise(stream)
+        if stream.due >= (self._stream_credit + stream.raised) // 2:
             self._flush()
         else:
             self._flush_when_due()
@@ -151,7 +172,17 @@ class CreditLedger:
         self._due.pop(key, None)
         self._window_due += stream.windowed
         stream.windowed = stream.due = 0
+        self._raises_left += bool(stream.raised)
         self._flush_when_due()
+
+    def _raise(self, stream: StreamBuffer) -> None:
+        """Let *stream* run further ahead if its reader takes all that comes."""
+        keeps_up = not stream.held and stream.read >= _RAISED * self._stream_credit
+        if keeps_up and not stream.raised and self._raises_left:
+            self._raises_left -= 1
+            stream.raised = (_RAISED - 1) * self._stream_credit
+            stream.granted += stream.raised
+            stream.due += stream.raised
 
     def _flush_when_due(self) -> None:
         # With more than half of the window out, a stream that was read must not wait for more to give back: all of
