@@ -146,7 +146,7 @@ static bool children_of(pid_t pid, struct descent *descent) {
     return any;
 }
 
-/* Without CONFIG_PROC_CHILDREN: over all processes, again for each level of the tree. */
+/* Over all processes, again for each level of the tree. */
 static void descend_by_scan(pid_t root, bool deep, struct descent *descent) {
     int before;
     int level_start = 0;
@@ -184,6 +184,12 @@ void descend(pid_t root, bool deep, struct descent *descent) {
     }
     for (int index = 0; deep && index < descent->count; index++)
         (void)children_of(descent->entries[index].pid, descent);
+}
+
+void find_children(pid_t root, struct descent *descent) {
+    descent->count = 0;
+    if (proc_is_ours())
+        descend_by_scan(root, false, descent);
 }
 
 bool signal_descendant(const struct descendant *descendant, pid_t root, int number) {

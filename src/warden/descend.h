@@ -20,6 +20,10 @@ struct descent {
 /* Children of `root`, and with `deep` everything below them. Misses what is forked meanwhile. */
 void descend(pid_t root, bool deep, struct descent *descent);
 
+/* Children of `root` by a look at every process, which costs more. It misses none that is there all the while; the list
+ * of children that the kernel keeps may skip one whose sibling ends as it is read (proc(5)). */
+void find_children(pid_t root, struct descent *descent);
+
 /* Signals it when it still is what was found; false when not. `root` is the caller. */
 bool signal_descendant(const struct descendant *descendant, pid_t root, int number);
 

@@ -19,7 +19,6 @@
 #define SUPERVISOR_PATIENCE_MS 8000 /* it reports after 5 s at the latest, unless it was stopped */
 
 struct process *process_first;
-static bool orphans_possible; /* a supervisor was killed */
 
 static void process_destroy(struct handle *handle) {
     struct process *process = (struct process *)handle;
@@ -343,7 +342,8 @@ static void take_over(struct process *process) {
 void process_reaped(pid_t pid, int raw) {
     supervisors_lock();
     /* One that ended in order has proven its tree empty. */
-    orphans_possible |= supervisor_forget(pid) && raw != 0;
+    if (supervisor_forget(pid) && raw != 0)
+        suspect_orphans();
     supervisors_unlock();
     for (struct process *process = process_first; process; process = process->next) {
         if (process->supervisor == pid)
@@ -359,10 +359,8 @@ int process_tick(void) {
     int wait = -1;
     int64_t now = monotonic_ms();
     struct process *next;
-    if (orphans_possible) {
-        orphans_possible = !sweep_orphans();
-        wait = orphans_possible ? 5 : -1;
-    }
+    if (orphans_suspected())
+        wait = sweep_orphans() ? -1 : 5;
     for (struct process *process = process_first; process; process = next) {
         next = process->next;
         if (process->gone || process->kill_deadline_ms == 0)

@@ -77,6 +77,10 @@ void process_reaped(pid_t pid, int raw);
 int process_tick(void);
 extern struct process *process_first;
 
+/* A supervisor ended without having proven its tree empty, so that there may be orphans. */
+void suspect_orphans(void);
+/* Whether that was not disproved since. */
+bool orphans_suspected(void);
 /* Kills all children of the warden that are no supervisors: orphans of a supervisor that was killed. True when none
  * is left. */
 bool sweep_orphans(void);
