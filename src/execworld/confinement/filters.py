@@ -55,6 +55,8 @@ _NEVER_NEEDED: Final = (
     "open_tree_attr",
     "perf_event_open",
     "pivot_root",
+    "quotactl",
+    "quotactl_fd",
     "reboot",
     "request_key",
     "setdomainname",

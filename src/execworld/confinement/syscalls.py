@@ -36,6 +36,7 @@ _COMMON: Final = {
     "open_tree_attr": 467,
     "pidfd_getfd": 438,
     "process_madvise": 440,
+    "quotactl_fd": 443,
 }
 
 ARCHITECTURES: Final[Mapping[str, Architecture]] = {
@@ -71,6 +72,7 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
             "process_vm_readv": 310,
             "process_vm_writev": 311,
             "ptrace": 101,
+            "quotactl": 179,
             "reboot": 169,
             "request_key": 249,
             "sendmmsg": 307,
@@ -119,6 +121,7 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
             "process_vm_readv": 270,
             "process_vm_writev": 271,
             "ptrace": 117,
+            "quotactl": 60,
             "reboot": 142,
             "request_key": 218,
             "sendmmsg": 269,

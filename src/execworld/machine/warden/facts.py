@@ -38,6 +38,8 @@ class LinkSettings:
         cgroups: Whether the warden may make control groups for commands; the strongest way to end a tree, and some
             milliseconds a command.
         open_timeout_s: For the greeting.
+        answer_timeout_s: For the answer to a request that waits for nothing outside the warden. One that answers
+            heartbeats and not this does not do what it is told, and the world ends. It gives up a tree after 16 s.
         close_timeout_s: For the answer to the request to end; the warden itself gives up sweeping after 10 s.
     """
 
@@ -47,6 +49,7 @@ class LinkSettings:
     lease_s: float | None = None
     cgroups: bool = True
     open_timeout_s: float = 30.0
+    answer_timeout_s: float = 120.0
     close_timeout_s: float = 15.0
 
     def __post_init__(self) -> None:

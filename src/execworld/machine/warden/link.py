@@ -214,13 +214,26 @@ class Link:
         self.check(op)
         request = self._begin(kind, body, decode, discard, bulk=len(body) > _BULK_BYTES)
         try:
-            await request.settled()
+            if kind is HostMessage.BATCH:  # its operations may wait for what lies outside of the warden
+                await request.settled()
+            else:
+                await self._answered_in_time(request, op)
         except BaseException:
             self.give_up(request, cancel=kind is HostMessage.BATCH)
             raise
         if not request.answered:
             raise self.outcome_unknown(op) if effects and request.parcel.handed else self.not_sent(op)
         return request.result()
+
+    async def _answered_in_time(self, request: Request[Any], op: str) -> None:
+        limit_s = self._settings.answer_timeout_s
+        while True:
+            with anyio.move_on_after(limit_s) as waiting:
+                await request.settled()
+            if not waiting.cancelled_caught:
+                return
+            if request.parcel.handed and not await self._transport.excuse_silence():
+                self.lose(f"the warden did not answer `{op}` within {limit_s:g} s")
 
     def post(
         self,

@@ -308,7 +308,7 @@ class WardenMachine(Machine):
         raise self._link.outcome_unknown(op)
 
     async def kill_tree(self, handle: int) -> TreeReport:
-        self._process(handle, "machine.kill_tree")
+        process = self._process(handle, "machine.kill_tree")
         status, report = await self._link.call(
             HostMessage.KILL_TREE,
             _HANDLE.pack(handle),
@@ -318,6 +318,10 @@ class WardenMachine(Machine):
         )
         if status:
             raise NoSuchHandle(f"no process {handle}: {errno.errorcode.get(status, status)}")
+        if report.gone and not (process.tree_gone and process.exit):
+            # Both come before the reply. Whoever waits for the end of the command would wait for ever.
+            self._link.lose("the warden broke the protocol: a tree is gone and its command did not end")
+            raise self._link.outcome_unknown("machine.kill_tree")
         return report
 
     async def resize(self, handle: int, rows: int, columns: int) -> None:

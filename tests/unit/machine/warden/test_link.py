@@ -6,6 +6,7 @@ import errno
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -478,3 +479,46 @@ async def test_control_goes_ahead_of_bulk() -> None:
             kinds = [(await peer.next_frame())[0] for _ in range(3)]
             assert PING in kinds
             tasks.cancel_scope.cancel()
+
+
+# A warden that lives and does not do what it is told
+
+IMPATIENT = replace(SMALL, answer_timeout_s=0.2)
+
+
+async def test_a_warden_that_does_not_end_a_tree_ends_the_world() -> None:
+    """Whoever waits is told, however well the warden answers heartbeats."""
+    async with with_process(IMPATIENT) as (machine, _peer):
+        with anyio.fail_after(5), pytest.raises(OutcomeUnknown, match=r"did not answer `machine\.kill_tree`"):
+            await machine.kill_tree(7)
+        with pytest.raises(WorldLost):
+            await machine.ping()
+
+
+async def test_operations_may_take_as_long_as_what_they_wait_for() -> None:
+    """A file system that hangs is no fault of the warden."""
+    async with with_process(IMPATIENT) as (machine, peer):
+        results: list[object] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, machine, SPAWN, results)
+            number, _ = await peer.expect(BATCH)
+            for _ in range(5):  # 0.5 s, and anything else gets 0.2
+                await peer.nothing_comes()
+            await peer.reply(number, spawned(8))
+        assert len(results) == 1
+
+
+async def test_a_tree_is_not_gone_before_its_command_ended() -> None:
+    """Its end was to be told before; believing the report, whoever waits for it would wait for ever."""
+    async with with_process() as (machine, peer):
+        async with anyio.create_task_group() as tasks:
+
+            async def kill() -> None:
+                with pytest.raises(OutcomeUnknown, match="its command did not end"):
+                    await machine.kill_tree(7)
+
+            tasks.start_soon(kill)
+            number, _ = await peer.expect(KILL_TREE)
+            await peer.reply(number, NOTHING_LEFT)
+        with pytest.raises(WorldLost):
+            await machine.ping()
