@@ -12,7 +12,7 @@ import anyio
 from execworld.machine.warden.transport import FarSideGone, LinkEnd, Transport
 from execworld.providers.docker.config import DockerConfig
 from execworld.providers.docker.engine import Engine
-from execworld.providers.docker.failures import EngineRefused, EngineUnreachable
+from execworld.providers.docker.failures import EngineRefused, EngineUnreachable, as_incomplete
 from execworld.providers.docker.hijack import Ending, transport_over
 from execworld.providers.docker.injecting import carried, inject, read_warden
 from execworld.providers.docker.lost import Loss, explain_loss
@@ -132,17 +132,25 @@ async def make_container(
         with anyio.CancelScope(shield=True):
             await made.remove()
         if made.leftover:
+            if (within := as_incomplete(error)) is not None:
+                raise _incomplete(made, within) from error
             error.add_note(f"[CLEANUP_INCOMPLETE] not proven gone: {made.leftover}")
         raise
     with anyio.CancelScope(shield=True):
         await made.remove()
     if made.leftover:
-        raise CleanupIncomplete(
-            f"not proven gone after closing the world: {made.leftover}",
-            leftovers=(made.leftover,),
-            op="world.close",
-            hint=f"`docker rm -f {made.name}` removes it, and so does `execworld clean` later",
-        )
+        raise _incomplete(made, None)
+
+
+def _incomplete(made: MadeContainer, within: CleanupIncomplete | None) -> CleanupIncomplete:
+    """The container is left, and perhaps what was left *within* it."""
+    leftovers = (made.leftover, *(within.leftovers if within is not None else ()))
+    return CleanupIncomplete(
+        f"not proven gone after closing the world: {', '.join(leftovers)}",
+        leftovers=leftovers,
+        op="world.close",
+        hint=f"`docker rm -f {made.name}` removes it, and so does `execworld clean` later",
+    )
 
 
 async def _make(engine: Engine, made: MadeContainer, config: DockerConfig, shape: Shape) -> Transport:

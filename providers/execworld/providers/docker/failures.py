@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, cast
 
 from execworld.providers.docker.contexts import EngineAddress
-from execworld.seams.errors import WorldUnavailable
+from execworld.seams.errors import CleanupIncomplete, WorldUnavailable
 
 _SHOWN_CHARACTERS: Final = 500
 _NAME_ENGINE: Final = "start the engine, or name another one by the option `host` or `context`"
@@ -182,3 +182,13 @@ def shortened(text: str) -> str:
     """One line of bounded length that a terminal shows as it is."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}..."
+
+
+def as_incomplete(error: BaseException) -> CleanupIncomplete | None:
+    """*error*, or what is alone in the groups that task groups made around it."""
+    while isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        if len(group.exceptions) != 1:
+            return None
+        error = group.exceptions[0]
+    return error if isinstance(error, CleanupIncomplete) else None

@@ -20,7 +20,7 @@ from execworld.machine.warden import LinkSettings, WardenMachine, locate_warden,
 from execworld.providers.docker.config import DockerConfig
 from execworld.providers.docker.engine import Engine, archive_of
 from execworld.providers.docker.executing import Execution, Life, deliver
-from execworld.providers.docker.failures import EngineRefused
+from execworld.providers.docker.failures import EngineRefused, as_incomplete
 from execworld.providers.docker.hijack import transport_over
 from execworld.providers.docker.injecting import PROGRAM, read_warden
 from execworld.providers.docker.ways import (
@@ -79,16 +79,22 @@ async def join_container(
             await _find_life(engine, life.container, life)
             yield life, machine
     except BaseException as error:
+        if joining.leftovers and (within := as_incomplete(error)) is not None:
+            raise _incomplete(config.container, (*joining.leftovers, *within.leftovers)) from error
         for leftover in joining.leftovers:
             error.add_note(f"[CLEANUP_INCOMPLETE] not proven gone: {leftover}")
         raise
-    if leftovers := joining.leftovers:
-        raise CleanupIncomplete(
-            f"not proven gone after leaving the container {config.container}: {', '.join(leftovers)}",
-            leftovers=leftovers,
-            op="world.close",
-            hint="it was not ours to stop; `docker top` shows what runs in it",
-        )
+    if joining.leftovers:
+        raise _incomplete(config.container, joining.leftovers)
+
+
+def _incomplete(container: str, leftovers: tuple[str, ...]) -> CleanupIncomplete:
+    return CleanupIncomplete(
+        f"not proven gone after leaving the container {container}: {', '.join(leftovers)}",
+        leftovers=leftovers,
+        op="world.close",
+        hint="it was not ours to stop; `docker top` shows what runs in it",
+    )
 
 
 async def _find_life(engine: Engine, container: str, known: Life | None = None) -> Life:
