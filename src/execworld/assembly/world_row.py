@@ -43,7 +43,7 @@ def world_plugin(
     async def body(ctx: Context) -> AsyncGenerator[None]:
         policy = await ctx.waterfall(WORLD_OPENING, composition.policy, lambda tightened: tightened)
         _refuse_loosened(composition.policy, policy)
-        async with resolved.open(policy=policy, on_progress=on_progress) as world:
+        async with resolved.open_composed(policy=policy, on_progress=on_progress) as world:
             opened = OpenedWorld(
                 row=composition.world.name,
                 world=world,

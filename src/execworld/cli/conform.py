@@ -11,7 +11,9 @@ from execworld.cli import exits
 from execworld.cli.documents import encode_document
 from execworld.cli.messages import say
 from execworld.cli.worlds import parse_config
-from execworld.seams import ConfigurationError, ProviderNotInstalled
+from execworld.seams import ConfigurationError, ProviderNotInstalled, SandboxPolicy
+from execworld.world import resolve_world
+from execworld.world.machine_floor import hold_machine_floor
 
 
 @click.command("conform", epilog="Example: execworld conform local -k 'F-*' --junit report.xml")
@@ -48,6 +50,7 @@ def command(
         message = f"the contract suites need the Python package `{error.name}`"
         hint = "install it: pip install 'execworld[testing]'"
         raise ProviderNotInstalled(message, hint=hint) from error
+    hold_machine_floor(resolve_world(world, config, text=True), SandboxPolicy.full_access())
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # what was made is removed on the way out
     report = run_conformance(world, config, junit=junit, deviations=deviations, select=select, cwd=cwd)

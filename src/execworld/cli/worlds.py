@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 import click
 
 from execworld.cli.compositions import CompositionChoice, chosen_composition, layer_options
-from execworld.cli.machine_floor import read_machine_floor, refuse_before_opening, refuse_opened
 from execworld.cli.messages import STDERR, is_terminal, note, say
 from execworld.cli.policies import PolicyChoice, chosen_policy, policy_options
 from execworld.seams import Boundary, ConfigurationError, ExecworldError, OnProgress, World
@@ -95,13 +94,7 @@ class WorldChoice:
     async def _by_name(self, on_progress: OnProgress | None) -> AsyncGenerator[World]:
         chosen = self.resolve()
         policy = self.policy.policy(chosen.provider)
-        floor = read_machine_floor()
-        if floor is not None:
-            policy = chosen.default_policy(None) if policy is None else policy
-            refuse_before_opening(floor, chosen, policy)
         async with chosen.open(policy=policy, on_progress=on_progress) as world:
-            if floor is not None:
-                refuse_opened(floor, chosen, world)
             yield world
 
     def _refuse_contradictions(self) -> None:

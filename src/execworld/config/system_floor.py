@@ -13,6 +13,7 @@ from execworld.config.problems import fault
 from execworld.config.reading import MAX_BYTES, Source, read_document
 from execworld.config.regular_files import FLAGS, read_regular
 from execworld.seams import ConfigurationError
+from execworld.seams.floor import Floor
 from execworld.seams.values import record
 
 PATH: Final = "/etc/execworld/floor.yml"
@@ -21,6 +22,20 @@ _MAY_CHANGE: Final = stat.S_IWGRP | stat.S_IWOTH
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = FLAGS | os.O_NOFOLLOW
 _HINT: Final = "it and all directories above it must belong to root, and nobody else may write to them"
+
+
+def read_floor() -> Floor | None:
+    """The floor of this machine; None where it has none.
+
+    Raises:
+        ConfigurationError, FloorViolated: as of `SystemFloor.read`.
+    """
+    layer = SystemFloor().read()
+    if layer is None or "floor" not in layer.root.entries:
+        return None
+    fold = FloorFold()
+    fold.lay(layer.root.entries["floor"])
+    return fold.floor
 
 
 @record

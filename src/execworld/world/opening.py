@@ -18,6 +18,7 @@ from execworld.seams import (
 from execworld.seams.values import value_class
 from execworld.world.discovery import load_provider, missing_package_refused
 from execworld.world.groups import leaf_errors, take_notes
+from execworld.world.machine_floor import hold_machine_floor, refuse_opened
 from execworld.world.options import validate_options
 
 ConfigT = TypeVar("ConfigT")
@@ -51,6 +52,24 @@ class ResolvedWorld(Generic[ConfigT]):
         on_progress: OnProgress | None = None,
     ) -> AsyncGenerator[World]:
         """Open the world; leaving the context closes it. Arguments and errors as of `open_world`."""
+        policy = self.default_policy(cwd) if policy is None else policy
+        floor = hold_machine_floor(self, policy)
+        opening = self.open_composed(policy=policy, cwd=cwd, environment=environment, on_progress=on_progress)
+        async with opening as world:
+            if floor is not None:
+                refuse_opened(floor, self, world)
+            yield world
+
+    @asynccontextmanager
+    async def open_composed(
+        self,
+        *,
+        policy: SandboxPolicy | None = None,
+        cwd: str | None = None,
+        environment: Iterable[str] = (),
+        on_progress: OnProgress | None = None,
+    ) -> AsyncGenerator[World]:
+        """As `open`, for a composition: its floor begins with that of the machine, and it holds it itself."""
         request = OpenRequest(
             config=self.config,
             policy=self.default_policy(cwd) if policy is None else policy,
@@ -152,6 +171,7 @@ async def open_world(
 
     Raises:
         ProviderUnknown, ProviderNotInstalled, ConfigurationError: nothing was started.
+        FloorViolated: it is below the floor of this machine, ``/etc/execworld/floor.yml``; nothing ran.
         SandboxUnavailable: the policy cannot be enforced there; nothing ran.
         WorldUnavailable: it could not be opened; nothing was left behind.
         CleanupIncomplete: on leaving, something could not be proven gone.

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from execworld.cli.machine_floor import DIRECTORY
 from execworld.config.system_floor import PATH
+from execworld.world.machine_floor import DIRECTORY
 
 from .conftest import PROGRAM, Run, clean_environment
 
@@ -145,10 +145,13 @@ class Machine:
     def __call__(
         self, *arguments: str, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[bytes]:
+        return self.run(*PROGRAM, *arguments, env=env)
+
+    def run(self, *command: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
         script = 'mount --make-rprivate / && mount --bind "$0" /etc && exec "$@"'
-        command = ["unshare", "--mount", "sh", "-c", script, str(self._etc), *PROGRAM, *arguments]
+        unshared = ["unshare", "--mount", "sh", "-c", script, str(self._etc), *command]
         return subprocess.run(
-            command, env=clean_environment(env), stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+            unshared, env=clean_environment(env), stdin=subprocess.DEVNULL, capture_output=True, timeout=60
         )
 
 
@@ -181,6 +184,47 @@ def test_the_floor_of_the_machine_binds_a_world_that_is_opened_by_its_name(
     assert not target.exists()
     ran = machine("run", "-w", "landlock", "--", "true")
     assert ran.returncode == 0, ran.stderr
+
+
+LIBRARY = """
+import anyio, sys
+from execworld.world import open_world
+async def main():
+    async with open_world(sys.argv[1]) as world:
+        print((await world.shell.run("echo ran")).stdout.text, end="")
+anyio.run(main)
+"""
+SCRIPT = """
+import sys
+from execworld.sync import open_world
+with open_world(sys.argv[1]) as world:
+    print(world.shell.run("echo ran").stdout.text, end="")
+"""
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [LIBRARY, SCRIPT], ids=["async", "sync"])
+def test_the_floor_of_the_machine_binds_programs(machine: Machine, program: str) -> None:
+    """Also those that use the library, as `conform` and `bench` do."""
+    allowed = machine.run(sys.executable, "-c", program, "local")
+    assert allowed.stdout == b"ran\n", allowed.stderr
+    machine.floor.write_text("floor: {boundary: kernel-policy}\n")
+    refused = machine.run(sys.executable, "-c", program, "local")
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert b"FloorViolated" in refused.stderr
+    ran = machine.run(sys.executable, "-c", program, "landlock")
+    assert ran.stdout == b"ran\n", ran.stderr
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_the_floor_of_the_machine_binds_measuring_and_conforming(machine: Machine) -> None:
+    machine.floor.write_text("floor: {boundary: kernel-policy}\n")
+    for command in (["bench", "-w", "local", "--row", "stat", "--scale", "0.01"], ["conform", "local"]):
+        refused = machine(*command)
+        assert refused.returncode != 0
+        assert b"FLOOR_VIOLATED" in refused.stderr + refused.stdout, (command, refused)
 
 
 BOASTER = """

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from execworld.seams import SandboxPolicy, World
     from execworld.seams.floor import Floor
-    from execworld.world import ResolvedWorld
+    from execworld.world.opening import ResolvedWorld
 
 DIRECTORY: Final = "/etc/execworld"
-"""Where the file is; `execworld.config.system_floor` has its whole name."""
+"""Where the file is; its reader has its whole name."""
 
 # A world that is opened by its name is one world, its policy is compared with what is enforced, and it is compared with
 # the floor: these guards have nothing to add to that.
 _HELD_BY_NAME: Final = frozenset({"hold_floor", "keep_one_world", "refuse_downgrade"})
+_READER: Final = "execworld.config.system_floor"
+"""Documents are read in a layer above this one, which is therefore asked for by its name, as providers are."""
 
 
 def read_machine_floor() -> Floor | None:
@@ -30,15 +33,20 @@ def read_machine_floor() -> Floor | None:
         return None
     except OSError:
         pass  # whatever it is, reading it tells
-    from execworld.config.floors import FloorFold
-    from execworld.config.system_floor import SystemFloor
+    floor: Floor | None = import_module(_READER).read_floor()
+    return floor
 
-    layer = SystemFloor().read()
-    if layer is None or "floor" not in layer.root.entries:
-        return None
-    fold = FloorFold()
-    fold.lay(layer.root.entries["floor"])
-    return fold.floor
+
+def hold_machine_floor(chosen: ResolvedWorld[Any], policy: SandboxPolicy) -> Floor | None:
+    """Refuse *chosen* under *policy* if it is below the floor of this machine, which is returned.
+
+    Raises:
+        ConfigurationError, FloorViolated: as of `read_machine_floor` and `refuse_before_opening`.
+    """
+    floor = read_machine_floor()
+    if floor is not None:
+        refuse_before_opening(floor, chosen, policy)
+    return floor
 
 
 def refuse_before_opening(floor: Floor, chosen: ResolvedWorld[Any], policy: SandboxPolicy) -> None:
