@@ -15,7 +15,7 @@ from execworld.config import Composition, Locations, losses
 from execworld.kernel import Event
 from execworld.seams import FileMissing, FileSystem, FloorViolated, WatchEvent
 from execworld.seams.values import value_class
-from execworld.world import open_world
+from execworld.world.host_files import open_host_files
 
 if TYPE_CHECKING:
     from execworld.assembly.running import RunningComposition
@@ -64,10 +64,10 @@ class DocumentFollower:
         Raises:
             Unsupported: this host cannot watch files.
         """
-        async with open_world("local") as here:
+        async with open_host_files() as here:
             while True:
                 try:
-                    await self._follow(here.fs)
+                    await self._follow(here)
                 except FileMissing:
                     pass  # a directory went before it was watched
 

@@ -29,7 +29,7 @@ from execworld.seams import (
     decode_path,
     printable_path,
 )
-from execworld.world import open_world
+from execworld.world.host_files import open_host_files
 
 _STDOUT: Final = 1
 
@@ -133,8 +133,8 @@ def put_command(
         if piped:
             await write_from_stdin(fs, os.fsencode(target))
             return 0
-        async with open_world("local") as here:
-            return await _transfer(here.fs, fs, sources, target, recursive=recursive, quiet=quiet)
+        async with open_host_files() as here:
+            return await _transfer(here, fs, sources, target, recursive=recursive, quiet=quiet)
 
     return _with_files(WorldChoice(world_name, config, quiet), work)
 
@@ -161,8 +161,8 @@ def get_command(
         if piped:
             await read_to_stdout(fs, os.fsencode(source))
             return 0
-        async with open_world("local") as here:
-            return await _transfer(fs, here.fs, (source,), target, recursive=recursive, quiet=quiet)
+        async with open_host_files() as here:
+            return await _transfer(fs, here, (source,), target, recursive=recursive, quiet=quiet)
 
     return _with_files(WorldChoice(world_name, config, quiet), work)
 

@@ -186,6 +186,19 @@ def test_the_floor_of_the_machine_binds_a_world_that_is_opened_by_its_name(
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.root
+@pytest.mark.slow
+def test_the_floor_of_the_machine_is_not_about_our_own_side_of_a_copy(machine: Machine, tmp_path: Path) -> None:
+    machine.floor.write_text("floor: {boundary: kernel-policy}\n")
+    here, there, back = (tmp_path / name for name in ("here", "there", "back"))
+    here.write_text("x")
+    options = ("--workspace", str(tmp_path))
+    put = machine("fs", "put", *options, str(here), str(there))
+    assert put.returncode == 0, put.stderr
+    got = machine("fs", "get", *options, str(there), str(back))
+    assert (got.returncode, back.read_text()) == (0, "x"), got.stderr
+
+
 LIBRARY = """
 import anyio, sys
 from execworld.world import open_world
