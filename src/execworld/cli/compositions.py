@@ -19,11 +19,11 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 class CompositionChoice:
     """Which composition was asked for, in the words of `execworld.config.Wanted`."""
 
-    profile: str | None
-    patches: tuple[str, ...]
-    settings: tuple[str, ...]
-    no_home: bool
-    alone: bool
+    profile: str | None = None
+    patches: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    no_home: bool = False
+    alone: bool = False
 
     def wanted(self, *further: str) -> Wanted:
         """The layers, with *further* patches over those that were named."""

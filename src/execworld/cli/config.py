@@ -75,8 +75,8 @@ def show_command(as_json: bool, **options: Any) -> int:
 def path_command(profile: str | None, as_json: bool) -> int:
     """Name the documents that are looked for, and say which of them exist."""
     from execworld.config.layers import DEFAULTS, check_profile_name
-    from execworld.config.locations import user_locations
     from execworld.config.system_floor import PATH
+    from execworld.world.locations import user_locations
 
     places = user_locations()
     documents = [("system", PATH), ("defaults", DEFAULTS)]
@@ -99,7 +99,7 @@ def init_command(profile: str | None) -> int:
     A document that is there already is left as it is, and that is an error.
     """
     from execworld.config.layers import begin_document, check_profile_name
-    from execworld.config.locations import user_locations
+    from execworld.world.locations import user_locations
 
     places = user_locations()
     path = places.home

@@ -15,6 +15,7 @@ from execworld.cli.policies import PolicyChoice, chosen_policy, policy_options
 from execworld.seams import Boundary, ConfigurationError, ExecworldError, OnProgress, World
 from execworld.seams.values import record
 from execworld.world import ResolvedWorld, environment_variable, list_providers, resolve_world
+from execworld.world.locations import has_own_document, user_locations
 
 VARIABLE: Final = "EXECWORLD_WORLD"
 DEFAULT_WORLD: Final = "landlock"
@@ -82,13 +83,33 @@ class WorldChoice:
                 self._announce(world)
                 yield world
 
+    def effective_composition(self) -> CompositionChoice | None:
+        """The composition that was asked for, or that of the user's own document where nothing else was said."""
+        if self.composition is not None:
+            return self.composition
+        places = user_locations()
+        if not has_own_document(places):
+            return None
+        preset = environment_variable(VARIABLE)
+        said = [
+            *(["-w"] if self.name is not None else [VARIABLE] if preset is not None else []),
+            *(["--config"] if self.config else []),
+            *(f"--{option}" for option in self.policy.given),
+        ]
+        if not said:
+            return CompositionChoice()
+        if not self.quiet:
+            note(f"{places.home} is not read, because {said[0]} says what is opened")
+        return None
+
     def _opening(self, on_progress: OnProgress | None) -> AbstractAsyncContextManager[World]:
-        if self.composition is None:
+        composition = self.effective_composition()
+        if composition is None:
             return self._by_name(on_progress)
         self._refuse_contradictions()
         from execworld.cli.composed import open_composed
 
-        return open_composed(self.composition, on_progress, quiet=self.quiet)
+        return open_composed(composition, on_progress, quiet=self.quiet)
 
     @asynccontextmanager
     async def _by_name(self, on_progress: OnProgress | None) -> AsyncGenerator[World]:

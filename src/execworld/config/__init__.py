@@ -16,7 +16,6 @@ from execworld.config.composition import (
     shortfalls,
 )
 from execworld.config.layers import Layer, Wanted, read_layer, read_layers, read_setting
-from execworld.config.locations import Locations, user_locations
 from execworld.config.nodes import Origin
 from execworld.config.plugins import NoOptions, plugin_type
 from execworld.config.references import Lookup
@@ -24,6 +23,7 @@ from execworld.config.registry import PluginType, Registry, installed_registry
 from execworld.config.schema import json_schema
 from execworld.config.showing import show_document, show_places
 from execworld.config.system_floor import SystemFloor
+from execworld.world.locations import Locations, user_locations
 
 __all__ = [
     "Composition",

@@ -9,7 +9,6 @@ from typing import Any
 
 from execworld.config.folding import FLOOR, POLICY, WORLD, Fold, config_options, config_type_of
 from execworld.config.layers import Layer, Wanted, read_layers
-from execworld.config.locations import user_locations
 from execworld.config.nodes import MappingNode, Node, Origin, ScalarNode, empty_mapping, holds_reference
 from execworld.config.options import Options, check_partly, validated
 from execworld.config.problems import fault
@@ -21,6 +20,7 @@ from execworld.seams import ConfigurationError, FloorViolated, Provider, Sandbox
 from execworld.seams.floor import Floor
 from execworld.seams.policy_order import Shortfall
 from execworld.seams.values import value_class
+from execworld.world.locations import user_locations
 
 
 @value_class

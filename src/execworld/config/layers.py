@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from execworld.config.locations import Locations, misnamed
 from execworld.config.nodes import MappingNode, Origin
 from execworld.config.problems import fault, suggestion
 from execworld.config.reading import MAX_BYTES, Source, read_document, read_value
 from execworld.config.regular_files import read_regular_file
 from execworld.seams import ConfigurationError
 from execworld.seams.values import record
+from execworld.world.locations import Locations, misnamed
 
 DEFAULTS: Final = os.path.join(os.path.dirname(__file__), "defaults.yml")
 _PROFILE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)

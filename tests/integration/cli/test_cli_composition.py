@@ -325,3 +325,53 @@ def test_without_a_floor_and_a_composition_nothing_is_imported_for_them() -> Non
     unwanted = {"execworld.kernel", "execworld.assembly", "execworld.policies", "execworld.config", "yaml"}
     if not os.path.lexists(DIRECTORY):
         assert imported.isdisjoint(unwanted)
+
+
+# The user's own document, where nothing else is said
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """Where the user's own document goes."""
+    document = tmp_path / "config" / "execworld" / "config.yml"
+    document.parent.mkdir(parents=True)
+    return document
+
+
+def own_environment(own: Path, **further: str) -> dict[str, str]:
+    return {"XDG_CONFIG_HOME": str(own.parents[1])} | further
+
+
+@pytest.mark.landlock
+@pytest.mark.slow
+def test_what_the_user_wrote_down_holds_for_a_plain_run(execworld: Run, own: Path, tmp_path: Path) -> None:
+    """Nobody has to say again what is in config.yml."""
+    own.write_text("policy: {mode: read-only}\n")
+    target = tmp_path / "written"
+    denied = execworld("run", "--", "touch", str(target), env=own_environment(own), cwd=tmp_path)
+    assert denied.returncode == 1
+    assert not target.exists()
+    allowed = execworld("run", "--no-home", "--", "touch", str(target), env=own_environment(own), cwd=tmp_path)
+    assert (allowed.returncode, target.exists()) == (0, True), allowed.stderr
+
+
+@pytest.mark.slow
+def test_what_is_said_on_the_command_line_wins_and_is_told(execworld: Run, own: Path) -> None:
+    own.write_text("world: {use: nowhere}\n")
+    for options, variable, said in (
+        (["-w", "local"], {}, b"-w"),
+        ([], {"EXECWORLD_WORLD": "local"}, b"EXECWORLD_WORLD"),
+    ):
+        ran = execworld("run", *options, "--", "echo", "hi", env=own_environment(own, **variable))
+        assert ran.stdout == b"hi\n", ran.stderr
+        assert b"config.yml is not read, because " + said in ran.stderr
+    quiet = execworld("run", "-q", "-w", "local", "--", "echo", "hi", env=own_environment(own))
+    assert (quiet.stdout, quiet.stderr) == (b"hi\n", b"")
+
+
+@pytest.mark.slow
+def test_an_own_document_that_nobody_would_read_is_an_error(execworld: Run, own: Path) -> None:
+    own.with_suffix(".yaml").write_text("policy: {mode: read-only}\n")
+    refused = execworld("run", "--", "echo", "ran", env=own_environment(own))
+    assert (refused.returncode, refused.stdout) == (125, b"")
+    assert b"config.yaml" in refused.stderr

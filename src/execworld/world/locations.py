@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from execworld.seams.values import record
-from execworld.world import environment_variable
+from execworld.world.variables import environment_variable
 
 _SUFFIX: Final = ".yml"
 _MISTAKEN_SUFFIXES: Final = (".yaml", ".json", ".toml", "")
@@ -39,6 +39,13 @@ class Locations:
         except OSError:
             return ()
         return tuple(sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)))
+
+
+def has_own_document(places: Locations) -> bool:
+    """Whether there is a document of the home layer, or what somebody may have meant for one."""
+    if not os.path.lexists(places.directory):
+        return False
+    return any(os.path.lexists(path) for path in (places.home, *misnamed(places.home)))
 
 
 def user_locations() -> Locations:
