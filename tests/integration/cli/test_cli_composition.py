@@ -188,7 +188,9 @@ def test_the_floor_of_the_machine_binds_a_world_that_is_opened_by_its_name(
 
 @pytest.mark.root
 @pytest.mark.slow
-def test_the_floor_of_the_machine_is_not_about_our_own_side_of_a_copy(machine: Machine, tmp_path: Path) -> None:
+def test_the_floor_of_the_machine_is_not_about_our_own_side_of_a_copy(
+    machine: Machine, tmp_path: Path
+) -> None:
     machine.floor.write_text("floor: {boundary: kernel-policy}\n")
     here, there, back = (tmp_path / name for name in ("here", "there", "back"))
     here.write_text("x")
@@ -351,7 +353,9 @@ def test_what_the_user_wrote_down_holds_for_a_plain_run(execworld: Run, own: Pat
     denied = execworld("run", "--", "touch", str(target), env=own_environment(own), cwd=tmp_path)
     assert denied.returncode == 1
     assert not target.exists()
-    allowed = execworld("run", "--no-home", "--", "touch", str(target), env=own_environment(own), cwd=tmp_path)
+    allowed = execworld(
+        "run", "--no-home", "--", "touch", str(target), env=own_environment(own), cwd=tmp_path
+    )
     assert (allowed.returncode, target.exists()) == (0, True), allowed.stderr
 
 

@@ -223,6 +223,20 @@ class TerminalContract(ContractSuite):
                 assert (await terminal.wait()).exit_code == 1
         assert await read_when_there(world, f"{scratch}/pid")
 
+    async def test_T29_a_job_that_outlives_its_shell_ends_with_the_terminal(
+        self, world: World, scratch: str
+    ) -> None:
+        """One that ignores every signal but KILL, in a group of its own, as shells at a terminal start their jobs."""
+        job = """sh -c 'trap "" HUP TERM; echo $$ >"$1"; sleep 60; sleep 60' sh "$1" </dev/null >/dev/null 2>&1 &"""
+        script = f'set -m; {job} while [ ! -s "$1" ]; do sleep 0.02; done; exit 0'
+        with anyio.fail_after(10):
+            async with world.subprocess.open_terminal(
+                ["sh", "-c", script, "sh", f"{scratch}/pid"], grace_s=0.3
+            ) as terminal:
+                assert (await terminal.wait()).exit_code == 0
+                pid = await pid_from(world, f"{scratch}/pid")
+            await assert_gone(world, pid, "a job of a terminal")
+
     async def test_T26_many_terminals_leave_nothing(self, world: World) -> None:
         """Terminals can be opened and closed more often than a process may have open files."""
         for _ in range(4):

@@ -229,7 +229,7 @@ class LocalProcess:
         if pid == 0:
             return
         pending = {stream: self._readable_bytes(stream) for stream in (STDOUT, STDERR)}
-        alive = self._has_open_writer() or tree.group_alive(self.pid)
+        alive = self._has_open_writer() or self._has_followers()
         self._exit = ExitStatus(
             raw=raw,
             usage=ResourceUsage(usage.ru_utime, usage.ru_stime, usage.ru_maxrss * _RSS_UNIT_BYTES),
@@ -240,6 +240,18 @@ class LocalProcess:
             ),
             tree_alive=alive,
         )
+
+    def _has_followers(self) -> bool:
+        """Whether the leader, which was just reaped, left processes behind.
+
+        A shell at a terminal starts each job in a group of its own, so all of the session is looked for there.
+        """
+        if not self._terminal:
+            return tree.group_alive(self.pid)
+        try:
+            return bool(tree.tree_members(self._leader, reaped=True))
+        except OSError:
+            return True  # out of descriptors: not proven gone
 
     def _readable_bytes(self, stream: int) -> int:
         descriptor = self._streams.get(stream)

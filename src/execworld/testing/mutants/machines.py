@@ -214,7 +214,7 @@ MACHINE_MUTANTS = (
         "mutant kills-only-the-leader",
         "ends the command and leaves its descendants",
         ("P-22",),
-        ("P-23", "P-28", "P-86", "S-63", "T-7"),
+        ("P-23", "P-28", "P-86", "S-63", "T-7", "T-29"),
         machine=_KillsOnlyTheLeader,
     ),
     Mutant(
@@ -242,7 +242,7 @@ MACHINE_MUTANTS = (
         "mutant waits-for-background-jobs",
         "holds the result back until the last descendant has ended",
         ("P-30", "S-62"),
-        ("P-28", "P-86", "T-25", "W-18"),
+        ("P-28", "P-86", "T-25", "T-29", "W-18"),
         machine=_WaitsForBackgroundJobs,
     ),
     Mutant(
