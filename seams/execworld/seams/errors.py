@@ -9,6 +9,7 @@
     │   └── FloorViolated                           FLOOR_VIOLATED
     ├── SandboxUnavailable                          SANDBOX_UNAVAILABLE
     ├── PluginError                                 what plugins do to each other: `execworld.seams.plugin_errors`
+    ├── ToolError                                   calls of tools: `execworld.seams.tool_errors`
     ├── WorldError
     │   ├── WorldUnavailable                        WORLD_UNAVAILABLE
     │   ├── WorldClosed                             WORLD_CLOSED
@@ -117,6 +118,26 @@ class ErrorCode(StrEnum):
     LISTENER_UNLOADED = "LISTENER_UNLOADED"
     NEXT_MISUSED = "NEXT_MISUSED"
     REGISTRATION_CONFLICT = "REGISTRATION_CONFLICT"
+    UNKNOWN_TOOL = "UNKNOWN_TOOL"
+    INVALID_ARGS = "INVALID_ARGS"
+    INVALID_TOOL_OUTPUT = "INVALID_TOOL_OUTPUT"
+    TOOL_DENIED = "TOOL_DENIED"
+    TOOL_BLOCKED = "TOOL_BLOCKED"
+    TOOL_TIMEOUT = "TOOL_TIMEOUT"
+    ABORTED = "ABORTED"
+    ABORTED_BEFORE_DISPATCH = "ABORTED_BEFORE_DISPATCH"
+    TOOL_FAILED = "TOOL_FAILED"
+    SESSION_CLOSED = "SESSION_CLOSED"
+    DUPLICATE_NAME = "DUPLICATE_NAME"
+    FOREIGN_SESSION = "FOREIGN_SESSION"
+    NO_SESSION = "NO_SESSION"
+    SEND_ACTIVE = "SEND_ACTIVE"
+    JOB_LIMIT = "JOB_LIMIT"
+    NO_JOB = "NO_JOB"
+    SEARCH_INVALID_PATTERN = "SEARCH_INVALID_PATTERN"
+    SEARCH_FAILED = "SEARCH_FAILED"
+    SEARCH_RAW_OUTPUT_OVERFLOW = "SEARCH_RAW_OUTPUT_OVERFLOW"
+    SEARCH_ABORTED = "SEARCH_ABORTED"
 
 
 class ExecworldError(Exception):
