@@ -286,15 +286,27 @@ class Context:
         event: Waterfall[PayloadT, ResultT],
         payload: PayloadT,
         innermost: Callable[[PayloadT], ResultT | Awaitable[ResultT]],
+        *,
+        repeats: bool = False,
+        merge: events.Merge[ResultT] | None = None,
     ) -> ResultT:
         """Call the first listener, which decides whether and with what to go on; behind the last comes *innermost*.
+
+        Args:
+            repeats: A listener may go on again once it has an answer.
+            merge: Makes one answer of what those behind a listener said, of what it says and of whether it has heard
+                them. Then every listener is heard, with this very payload: where one does not go on, the kernel does.
+                An error behind a listener is raised whatever the listener makes of it. So with a *merge* by which a no
+                stays a no, no order of listeners turns it into a yes.
 
         Raises:
             ListenerUnloaded: the plugin of a listener was unloaded before it had answered.
             Exception: what a listener raised and none of those around it caught.
         """
         self._check_not_over()
-        return await events.waterfall(event, payload, innermost, self.fiber, self.scope)
+        return await events.waterfall(
+            event, payload, innermost, self.fiber, self.scope, repeats=repeats, merge=merge
+        )
 
     def _check_not_over(self) -> None:
         if self._run.over:

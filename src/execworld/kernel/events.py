@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, cast
+from typing import TYPE_CHECKING, Generic, TypeAlias, cast
 
 import anyio
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from execworld.kernel.fiber import Fiber
     from execworld.kernel.runtime import Runtime
     from execworld.kernel.scopes import Scope
+
+
+Merge: TypeAlias = Callable[[ResultT, ResultT, bool], ResultT]
+"""Makes one answer of what those behind a listener said and of what it says, and whether it has heard them."""
 
 
 def _audience(event: AnyEvent, speaker: Fiber, scope: Scope | None) -> list[Registration]:
@@ -90,8 +94,15 @@ async def waterfall(
     innermost: Callable[[PayloadT], ResultT | Awaitable[ResultT]],
     speaker: Fiber,
     scope: Scope | None,
+    *,
+    repeats: bool = False,
+    merge: Merge[ResultT] | None = None,
 ) -> ResultT:
     """Call the first listener, which decides whether and with what to go on; behind the last one comes *innermost*.
+
+    Args:
+        repeats: A listener may go on again after it has an answer.
+        merge: Every listener is heard and none can speak for those behind it: as of `Context.waterfall`.
 
     Raises:
         ListenerUnloaded: the plugin of a listener was unloaded before it had answered.
@@ -105,7 +116,13 @@ async def waterfall(
         if index == len(audience):
             return cast("ResultT", await finished(innermost(payload)))
         listener = audience[index]
-        step = _Step(event, payload, lambda payload: go_on(index + 1, payload))
+        step = _Step(
+            event,
+            payload,
+            lambda payload: go_on(index + 1, payload),
+            repeats=repeats,
+            fixed=merge is not None,
+        )
         try:
             answer = await listener.answer(payload, step)
         finally:
@@ -113,7 +130,12 @@ async def waterfall(
         if answer is UNLOADED:
             message = f"event `{event}`: plugin `{listener.run.fiber.name}` was unloaded while it was at work"
             raise ListenerUnloaded(message, hint="dispatch it again")
-        return cast("ResultT", answer)
+        found = cast("ResultT", answer)
+        if merge is None:
+            return found
+        went_on = step.went_on
+        behind = step.outcome() if went_on else await go_on(index + 1, payload)
+        return merge(behind, found, went_on)
 
     return await go_on(0, payload)
 
@@ -126,17 +148,48 @@ class _Step(Generic[PayloadT, ResultT]):
         event: Waterfall[PayloadT, ResultT],
         payload: PayloadT,
         go_on: Callable[[PayloadT], Awaitable[ResultT]],
+        *,
+        repeats: bool,
+        fixed: bool,
     ) -> None:
+        self.went_on = False
         self._event = event
         self._payload = payload
         self._go_on = go_on
+        self._repeats = repeats
+        self._fixed = fixed
         self._refusal = ""
+        self._error: Exception | None = None
+        self._outcomes: list[ResultT] = []
 
     def __call__(self, payload: PayloadT | Unchanged = UNCHANGED, /) -> Awaitable[ResultT]:
         if self._refusal:
             raise NextMisused(f"event `{self._event}`: a listener went on {self._refusal}")
+        if self._fixed and not isinstance(payload, Unchanged) and payload is not self._payload:
+            raise NextMisused(f"event `{self._event}`: a listener went on with something else")
         self._refusal = "twice"
-        return self._go_on(self._payload if isinstance(payload, Unchanged) else payload)
+        self.went_on = True
+        return self._follow(self._payload if isinstance(payload, Unchanged) else payload)
+
+    async def _follow(self, payload: PayloadT) -> ResultT:
+        try:
+            outcome = await self._go_on(payload)
+        except Exception as error:
+            self._error = error
+            raise
+        finally:
+            if self._repeats and self._refusal == "twice":
+                self._refusal = ""
+        self._outcomes[:] = [outcome]
+        return outcome
+
+    def outcome(self) -> ResultT:
+        """What those behind said; their error is raised again, whatever the listener made of it."""
+        if self._error is not None:
+            raise self._error
+        if not self._outcomes:
+            raise NextMisused(f"event `{self._event}`: a listener went on and did not wait for the answer")
+        return self._outcomes[0]
 
     def close(self) -> None:
         self._refusal = self._refusal or "after it had answered"

@@ -375,3 +375,69 @@ async def test_a_void_context_dispatches_nothing() -> None:
             contexts[0].emit(SAVED, "x")
         with pytest.raises(ContextInactive):
             await contexts[0].parallel(SAVED, "x")
+
+
+def no_stays_no(behind: str, said: str, heard: bool) -> str:
+    return "no" if "no" in (behind, said) else f"{said}({behind})" if heard else f"{said}+{behind}"
+
+
+async def test_with_a_merge_every_listener_is_heard_and_none_speaks_for_those_behind_it() -> None:
+    heard: list[str] = []
+    async with open_kernel() as root:
+
+        async def hear(payload: str, go_on: Next[str, str]) -> str:
+            heard.append("hear")
+            await go_on()
+            return "yes"
+
+        def ignore(payload: str, go_on: Next[str, str]) -> str:
+            heard.append("ignore")
+            return "yes"
+
+        root.on(CALL, hear)
+        root.on(CALL, ignore)
+        assert await root.waterfall(CALL, "x", lambda _: "in", merge=no_stays_no) == "yes(yes+in)"
+        root.on(CALL, lambda payload, go_on: "no")
+        assert await root.waterfall(CALL, "x", lambda _: "in", merge=no_stays_no) == "no"
+    assert heard == ["hear", "ignore"] * 2
+
+
+async def test_with_a_merge_errors_behind_a_listener_and_the_payload_stay_what_they_are() -> None:
+    async with open_kernel() as root:
+
+        async def swallow(payload: str, go_on: Next[str, str]) -> str:
+            try:
+                return await go_on()
+            except Broken:
+                return "yes"
+
+        outer = root.on(CALL, swallow)
+
+        def broken(payload: str, go_on: Next[str, str]) -> str:
+            raise Broken(payload)
+
+        inner = root.on(CALL, broken)
+        with pytest.raises(Broken):
+            await root.waterfall(CALL, "x", lambda _: "in", merge=no_stays_no)
+        inner.dispose()
+        outer.dispose()
+
+        async def forge(payload: str, go_on: Next[str, str]) -> str:
+            return await go_on("another")
+
+        root.on(CALL, forge)
+        with pytest.raises(NextMisused, match="something else"):
+            await root.waterfall(CALL, "x", lambda _: "in", merge=no_stays_no)
+
+
+async def test_a_listener_goes_on_again_where_that_is_meant_and_not_before_it_has_an_answer() -> None:
+    async with open_kernel() as root:
+
+        async def again(payload: str, go_on: Next[str, str]) -> str:
+            first = go_on()
+            with pytest.raises(NextMisused, match="twice"):
+                go_on()
+            return await first + await go_on()
+
+        root.on(CALL, again)
+        assert await root.waterfall(CALL, "x", lambda payload: payload, repeats=True) == "xx"
