@@ -397,6 +397,17 @@ def _with_limits_held_here(enforcement: Enforcement, policy: SandboxPolicy) -> E
     return Enforcement({**enforcement.entries, **own})
 
 
+def root_sandbox_of(world: World) -> Sandbox | None:
+    """The sandbox of the root view, if *world* stands for all of its world; None if it is one view of several."""
+    if not isinstance(world, MachineWorld):
+        return None
+    if world._confinement is None:  # pyright: ignore[reportPrivateUsage]  # of the class above
+        return world.sandbox
+    if not world._is_all_of_world:  # pyright: ignore[reportPrivateUsage]  # of the class above
+        return None
+    return world._confinement.root.sandbox  # pyright: ignore[reportPrivateUsage]  # of the class above
+
+
 def _temp_roots(roots: tuple[str, ...], rules: PolicyRules, private: str | None) -> tuple[str, ...]:
     """Those that the view may write, its private one first."""
     allowed = tuple(root for root in roots if rules.may_write(encode_path(root)))

@@ -3,6 +3,7 @@
 from execworld.world.discovery import ProviderListing, list_providers, load_provider
 from execworld.world.groups import leaf_errors
 from execworld.world.opening import ResolvedWorld, open_world, resolve_world
+from execworld.world.root import root_sandbox
 from execworld.world.variables import environment_variable
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "load_provider",
     "open_world",
     "resolve_world",
+    "root_sandbox",
 ]
