@@ -12,7 +12,8 @@ from execworld.policies.parts import PARTS
 from execworld.seams import OnProgress, PolicyRefused, SandboxPolicy, World
 from execworld.seams.open_floor import refuse_below_floor
 from execworld.seams.policy_order import policy_losses
-from execworld.world import ResolvedWorld
+from execworld.tools.escalation import WIDER_VIEWS, HostViews
+from execworld.world import ResolvedWorld, root_sandbox
 
 
 def world_plugin(
@@ -59,10 +60,12 @@ def world_plugin(
             opened_before[:] = [opened]
             for key in keys:
                 ctx.provide(key, part_of(world, key))
+            if (sandbox := root_sandbox(world)) is not None:
+                ctx.provide(WIDER_VIEWS, HostViews(world, sandbox, opened.floor, opened.claims))
             yield
 
     opened_before: list[OpenedWorld] = []
-    return Plugin(composition.world.name, body, provides=keys)
+    return Plugin(composition.world.name, body, provides=(*keys, WIDER_VIEWS))
 
 
 def part_of(world: World, key: Key[Any]) -> Any:

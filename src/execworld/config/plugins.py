@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Final
 
 from pydantic import BaseModel
@@ -46,6 +47,10 @@ SHIPPED: Final[Mapping[str, PluginType]] = {
 }
 
 
+LATER: Final[Mapping[str, str]] = {"tools": "execworld.tools.standard.catalog:standard_tools"}
+"""Shipped ones that are imported when a row names them: few compositions do, and it takes as long as all others."""
+
+
 class InstalledPlugins(Mapping[str, PluginType]):
     """The shipped ones, and those under the entry point group ``execworld.plugins``, imported when they are used."""
 
@@ -54,21 +59,27 @@ class InstalledPlugins(Mapping[str, PluginType]):
 
         self._points = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
         for name in self._points:
-            if name in SHIPPED:
+            if name in SHIPPED or name in LATER:
                 message = f"plugin `{name}` is shipped, and a distribution registers another one of that name"
                 raise ConfigurationError(message, hint=f"uninstall what registers {self._points[name].value}")
 
     def __getitem__(self, name: str) -> PluginType:
         if name in SHIPPED:
             return SHIPPED[name]
+        if name in LATER:
+            module, _, attribute = LATER[name].partition(":")
+            return plugin_type(
+                getattr(import_module(module), attribute),
+                summary="the tools of agents, and the road of their calls",
+            )
         found: object = self._points[name].load()
         return found if isinstance(found, PluginType) else plugin_type(found)
 
     def __contains__(self, name: object) -> bool:
-        return name in SHIPPED or name in self._points
+        return name in SHIPPED or name in LATER or name in self._points
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*SHIPPED, *self._points))
+        return iter((*SHIPPED, *LATER, *self._points))
 
     def __len__(self) -> int:
-        return len(SHIPPED) + len(self._points)
+        return len(SHIPPED) + len(LATER) + len(self._points)
