@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from execworld.assembly import open_composition
+from execworld.assembly import RunningComposition, open_composition
 from execworld.cli.compositions import CompositionChoice
 from execworld.cli.messages import note, say
 from execworld.config import load
@@ -15,7 +15,11 @@ from execworld.seams import OnProgress, World
 
 @asynccontextmanager
 async def open_composed(
-    choice: CompositionChoice, on_progress: OnProgress | None, *, quiet: bool
+    choice: CompositionChoice,
+    on_progress: OnProgress | None,
+    *,
+    quiet: bool,
+    on_running: Callable[[RunningComposition], None] = lambda _: None,
 ) -> AsyncGenerator[World]:
     """Start all rows; gives the world. Says which rows wait, and for what."""
     async with open_composition(
@@ -24,6 +28,7 @@ async def open_composed(
         if not quiet:
             for each in running.waiting:
                 note(f"row `{each.name}` is PENDING: {why_pending(each)}")
+        on_running(running)
         yield running.world
 
 

@@ -15,6 +15,8 @@ _COMMANDS: Final = (
     "run",
     "shell",
     "fs",
+    "tool",
+    "tools",
     "forward",
     "doctor",
     "check",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
 
@@ -17,9 +17,13 @@ from execworld.seams.values import record
 from execworld.world import ResolvedWorld, environment_variable, list_providers, resolve_world
 from execworld.world.locations import has_own_document, user_locations
 
+if TYPE_CHECKING:
+    from execworld.assembly import RunningComposition
+
 VARIABLE: Final = "EXECWORLD_WORLD"
 DEFAULT_WORLD: Final = "landlock"
 
+OnRunning: TypeAlias = "Callable[[RunningComposition], None]"
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
@@ -68,17 +72,21 @@ class WorldChoice:
         return resolve_world(DEFAULT_WORLD, self.config, text=True)
 
     @asynccontextmanager
-    async def open(self) -> AsyncGenerator[World]:
-        """Open the world, by its name or by a composition, and say what does not hold in it."""
+    async def open(self, on_running: OnRunning = lambda _: None) -> AsyncGenerator[World]:
+        """Open the world, by its name or by a composition, and say what does not hold in it.
+
+        Args:
+            on_running: Gets the composition, if it is one.
+        """
         if self.quiet or not is_terminal(STDERR):
-            async with self._opening(None) as world:
+            async with self._opening(None, on_running) as world:
                 self._announce(world)
                 yield world
             return
         from execworld.cli.progress import show_opening
 
         with show_opening() as bar:
-            async with self._opening(bar) as world:
+            async with self._opening(bar, on_running) as world:
                 bar.finish()
                 self._announce(world)
                 yield world
@@ -102,14 +110,16 @@ class WorldChoice:
             note(f"{places.home} is not read, because {said[0]} says what is opened")
         return None
 
-    def _opening(self, on_progress: OnProgress | None) -> AbstractAsyncContextManager[World]:
+    def _opening(
+        self, on_progress: OnProgress | None, on_running: OnRunning
+    ) -> AbstractAsyncContextManager[World]:
         composition = self.effective_composition()
         if composition is None:
             return self._by_name(on_progress)
         self._refuse_contradictions()
         from execworld.cli.composed import open_composed
 
-        return open_composed(composition, on_progress, quiet=self.quiet)
+        return open_composed(composition, on_progress, quiet=self.quiet, on_running=on_running)
 
     @asynccontextmanager
     async def _by_name(self, on_progress: OnProgress | None) -> AsyncGenerator[World]:
