@@ -95,3 +95,11 @@ def test_the_policy_of_the_guide_runs_what_it_allows(directory: Path) -> None:
     guide = Guide("enforce-a-sandbox.md", directory)
     said = guide.run(["execworld", "run", "--patch", "production.yml", "--", "echo", "ran"])
     assert said.splitlines()[-1:] == ["ran"] or "[SANDBOX_UNAVAILABLE]" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["write-a-tool.md", "write-a-guard.md"])
+def test_the_programs_about_tools_print_what_the_guides_say(name: str, directory: Path) -> None:
+    guide = Guide(name, directory)
+    (program,), (output,) = guide.of("python"), guide.of("text")
+    assert output in guide.run([sys.executable, "-c", program])
