@@ -12,7 +12,6 @@ from execworld.machine.fs.access import Call
 from execworld.machine.fs.beneath import PINNED
 from execworld.machine.fs.errors import error_class
 from execworld.machine.fs.information import directory_entry
-from execworld.machine.fs.patterns import Glob
 from execworld.machine.operations import (
     Close,
     ListDirectory,
@@ -31,6 +30,7 @@ from execworld.machine.values import (
 from execworld.seams.errors import FileError, NotDirectory
 from execworld.seams.files import DirectoryEntry, WalkError
 from execworld.seams.paths import decode_path, encode_path
+from execworld.seams.patterns import Glob
 
 _LISTS_A_BATCH: Final = 4
 _NOT_A_DIRECTORY: Final = frozenset({errno.ENOTDIR, errno.ELOOP})

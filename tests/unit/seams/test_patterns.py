@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from execworld.machine.fs.patterns import Glob
+from execworld.seams.patterns import Glob
 
 MATCHES: dict[str, tuple[list[str], list[str]]] = {
     "*.py": (["a.py", ".py", ".h.py", "a\nb.py"], ["a/b.py", "a.pyc", "a.PY"]),
