@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from execworld.tools.session import ToolSession
-
 from execworld.kernel import Context, Key, plugin
 from execworld.seams import (
     Expectation,
@@ -20,6 +18,7 @@ from execworld.seams import (
     StaleVersion,
     World,
 )
+from execworld.tools.session import ToolSession
 from execworld.tools.shown_paths import shown_path
 
 
