@@ -47,7 +47,16 @@ SHIPPED: Final[Mapping[str, PluginType]] = {
 }
 
 
-LATER: Final[Mapping[str, str]] = {"tools": "execworld.tools.standard.catalog:standard_tools"}
+LATER: Final[Mapping[str, tuple[str, str]]] = {
+    "observe_files": (
+        "execworld.tools.observations:observe_files",
+        "an agent writes and edits only what it has read, and what nobody else has changed since",
+    ),
+    "tools": (
+        "execworld.tools.standard.catalog:standard_tools",
+        "the tools of agents, and the road of their calls",
+    ),
+}
 """Shipped ones that are imported when a row names them: few compositions do, and it takes as long as all others."""
 
 
@@ -67,11 +76,9 @@ class InstalledPlugins(Mapping[str, PluginType]):
         if name in SHIPPED:
             return SHIPPED[name]
         if name in LATER:
-            module, _, attribute = LATER[name].partition(":")
-            return plugin_type(
-                getattr(import_module(module), attribute),
-                summary="the tools of agents, and the road of their calls",
-            )
+            place, summary = LATER[name]
+            module, _, attribute = place.partition(":")
+            return plugin_type(getattr(import_module(module), attribute), summary=summary)
         found: object = self._points[name].load()
         return found if isinstance(found, PluginType) else plugin_type(found)
 

@@ -95,12 +95,10 @@ class Pipeline:
         return self.registry.get(self._ctx.scoped(session.scope), name)
 
     def schemas(self, session: ToolSession) -> list[dict[str, Any]]:
-        """What an agent is told of the tools of *session*: copies, without callbacks and budgets."""
+        """What an agent is told of the tools of *session*, by name: copies, without callbacks and budgets."""
         escalation = self.escalates
-        return [
-            tool.schema(escalation=escalation)
-            for tool in self.registry.view(self._ctx.scoped(session.scope)).values()
-        ]
+        visible = self.registry.view(self._ctx.scoped(session.scope))
+        return [visible[name].schema(escalation=escalation) for name in sorted(visible)]
 
     @property
     def escalates(self) -> bool:

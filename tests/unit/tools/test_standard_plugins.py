@@ -8,7 +8,7 @@ from execworld.kernel import Context, open_kernel, plugin
 from execworld.tools.jobs import jobs
 from execworld.tools.observations import observe_files
 from execworld.tools.registry import TOOLS, ToolRegistry
-from execworld.tools.standard import plugins
+from execworld.tools.standard.catalog import TOOL_PLUGINS, load_plugin
 
 pytestmark = pytest.mark.anyio
 
@@ -26,10 +26,8 @@ async def test_tools_are_there_as_long_as_what_they_need() -> None:
     async with open_kernel() as root:
         root.plugin(tools)
         root.plugin(observe_files)
-        for each in (plugins.tool_bash, plugins.tool_read, plugins.tool_change, plugins.tool_jobs):
-            root.plugin(each)
-        for each in (plugins.tool_list, plugins.tool_glob, plugins.tool_grep):
-            root.plugin(each)
+        for name in FILES | JOB_TOOLS:
+            root.plugin(load_plugin(TOOL_PLUGINS[name]))
         await root.settle()
         assert set(registry.view(root)) == FILES
         background = root.plugin(jobs)

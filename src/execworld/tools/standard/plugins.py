@@ -23,10 +23,21 @@ def tool_bash(ctx: Context, config: BashConfig) -> None:
 
 
 @plugin(inject=(TOOLS, JOBS))
-def tool_jobs(ctx: Context) -> None:
-    """Register `job_output`, `job_list` and `job_kill`."""
-    for make in (job_output_tool, job_list_tool, job_kill_tool):
-        ctx.get(TOOLS).add(ctx, make(ctx.get(JOBS)))
+def tool_job_output(ctx: Context) -> None:
+    """Register `job_output`."""
+    ctx.get(TOOLS).add(ctx, job_output_tool(ctx.get(JOBS)))
+
+
+@plugin(inject=(TOOLS, JOBS))
+def tool_job_list(ctx: Context) -> None:
+    """Register `job_list`."""
+    ctx.get(TOOLS).add(ctx, job_list_tool(ctx.get(JOBS)))
+
+
+@plugin(inject=(TOOLS, JOBS))
+def tool_job_kill(ctx: Context) -> None:
+    """Register `job_kill`."""
+    ctx.get(TOOLS).add(ctx, job_kill_tool(ctx.get(JOBS)))
 
 
 @plugin(inject=(TOOLS,), optional=(OBSERVATIONS,))
@@ -36,10 +47,15 @@ def tool_read(ctx: Context, config: ReadConfig) -> None:
 
 
 @plugin(inject=(TOOLS,), optional=(OBSERVATIONS,))
-def tool_change(ctx: Context) -> None:
-    """Register `write` and `edit`, which change only what was read where that is observed."""
-    for make in (write_tool, edit_tool):
-        ctx.get(TOOLS).add(ctx, make(ctx.find(OBSERVATIONS)))
+def tool_write(ctx: Context) -> None:
+    """Register `write`, which replaces only what was read where that is observed."""
+    ctx.get(TOOLS).add(ctx, write_tool(ctx.find(OBSERVATIONS)))
+
+
+@plugin(inject=(TOOLS,), optional=(OBSERVATIONS,))
+def tool_edit(ctx: Context) -> None:
+    """Register `edit`, which changes only what was read where that is observed."""
+    ctx.get(TOOLS).add(ctx, edit_tool(ctx.find(OBSERVATIONS)))
 
 
 @plugin(inject=(TOOLS,))
