@@ -171,14 +171,14 @@ async def test_a_job_is_read_piece_by_piece(agent: Agent) -> None:
 
 
 async def test_c027_a_killed_job_leaves_nothing(agent: Agent) -> None:
-    started = await agent.bash("sleep 301 & sleep 302", run_in_background=True)
+    started = await agent.bash("sleep 86301 & sleep 86302", run_in_background=True)
     job = started.value.job_id
-    assert (await agent.call("job_list")).text == f"{job} bash running: sleep 301 & sleep 302"
+    assert (await agent.call("job_list")).text == f"{job} bash running: sleep 86301 & sleep 86302"
     assert (await agent.call("job_kill", job_id=job)).value.requested
     ended = await agent.call("job_output", job_id=job, wait=True, timeout_s=20.0)
     assert ended.value.job.status is JobStatus.KILLED
     left = await agent.bash("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '")
-    assert "sleep 30" not in left.value.stdout.text
+    assert "sleep 8630" not in left.value.stdout.text
 
 
 async def test_a_job_that_does_not_start_leaves_no_trace(agent: Agent) -> None:
