@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import PurePosixPath
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 WorldPath: TypeAlias = "str | bytes | PurePosixPath"
 
@@ -30,9 +30,18 @@ def encode_path(path: WorldPath) -> bytes:
     return os.fspath(path).encode("utf-8", "surrogateescape")
 
 
+_MOST_CHARACTERS: Final = 4096
+_SHOWN_CHARACTERS: Final = 200
+
+
 def printable_path(path: WorldPath) -> str:
-    """*path* for a person: control characters and undecodable bytes as backslash escapes, always printable."""
+    """*path* for a person: control characters and undecodable bytes as backslash escapes, always printable.
+
+    What is longer than any path can be (PATH_MAX) is shown by its beginning.
+    """
     text = decode_path(encode_path(path))
+    if len(text) > _MOST_CHARACTERS:
+        return f"{printable_path(text[:_SHOWN_CHARACTERS])}... ({len(text)} characters)"
     return "".join(_printable_character(character) for character in text)
 
 

@@ -124,7 +124,14 @@ def parse_limits(text: str) -> dict[str, float | int]:
     for part in text.split(","):
         name, separator, value = part.partition("=")
         if not separator or name not in _LIMITS:
-            raise ValueError(f"write it as NAME=VALUE[,...] with a NAME of {', '.join(_LIMITS)}")
+            import difflib  # of use to nobody who spells it right
+
+            near = difflib.get_close_matches(name, (*_LIMITS, *_LIMITS.values()), n=1)
+            known = next(
+                (short for short, full in _LIMITS.items() if near and near[0] in (short, full)), None
+            )
+            meant = f"; did you mean `{known}`?" if known else ""
+            raise ValueError(f"write it as NAME=VALUE[,...] with a NAME of {', '.join(_LIMITS)}{meant}")
         match = _SIZE.fullmatch(value.upper())
         if name in _SECONDS:
             limits[_LIMITS[name]] = float(value)
