@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import click
 
 from execworld.cli.compositions import CompositionChoice, composition_options
@@ -16,12 +19,15 @@ from execworld.cli.supervision import run_supervised
 from execworld.seams import ExecworldError
 
 if TYPE_CHECKING:
+    from execworld.assembly import RunningComposition
+    from execworld.config import Composition
     from execworld.kernel import FiberDescription
 
 EPILOG = """\b
 Examples:
   execworld graph
   execworld graph --patch docker.patch.yml --json
+  execworld graph --follow
 
 \b
 Exit codes: 0 every row is ACTIVE; 1 one is not; 125 the composition was refused.
@@ -31,18 +37,33 @@ Exit codes: 0 every row is ACTIVE; 1 one is not; 125 the composition was refused
 @click.command("graph", epilog=EPILOG)
 @composition_options
 @click.option("--json", "as_json", is_flag=True, help="Print one object.")
-def command(as_json: bool, **options: Any) -> int:
+@click.option("--follow", is_flag=True, help="Stay, and take edits of config.yml and profiles, until Ctrl-C.")
+def command(as_json: bool, follow: bool, **options: Any) -> int:
     """Start a composition, print which rows are in which state, and end it.
 
     What provides what is told for each row, and for one that is PENDING what it waits for. Where the composition is
     refused, the rows are shown that had been started by then, and the refusal is told on standard error.
+
+    With --follow the rows are printed again after each edit that was taken. One that is wrong, or that would guarantee
+    less than what runs, is told on standard error and changes nothing.
     """
     from execworld.assembly import RunningComposition
     from execworld.cli.composed import report_of_plugin
     from execworld.config import hold_floor, load
     from execworld.kernel import FiberState, open_kernel
 
-    composition = load(CompositionChoice(**options).wanted())
+    wanted = CompositionChoice(**options).wanted()
+    composition = load(wanted)
+
+    async def show(running: RunningComposition) -> int:
+        rows = running.describe().children
+        if as_json:
+            data = encode_document({"rows": [_as_dict(row) for row in rows]}, indent=2)
+        else:
+            lines = "".join(f"{line}\n" for row in rows for line in _lines(row, ""))
+            data = lines.encode("utf-8", "backslashreplace")
+        await Sink(1).write(data)
+        return 0 if all(row.state is FiberState.ACTIVE for row in rows) else FAILURE
 
     async def work() -> int:
         code = 0
@@ -53,19 +74,35 @@ def command(as_json: bool, **options: Any) -> int:
                 await running.start()
             except ExecworldError as error:
                 code = report(error)
-            rows = running.describe().children
-            if any(row.state is not FiberState.ACTIVE for row in rows):
-                code = code or FAILURE
-            if as_json:
-                data = encode_document({"rows": [_as_dict(row) for row in rows]}, indent=2)
-            else:
-                data = "".join(f"{line}\n" for row in rows for line in _lines(row, "")).encode(
-                    "utf-8", "backslashreplace"
-                )
-            await Sink(1).write(data)
-        return code
+            not_active = await show(running)
+            if follow and not code:
+                await _follow(running, partial(load, wanted), show)
+            return code or not_active
 
     return run_supervised(work)
+
+
+async def _follow(
+    running: RunningComposition,
+    load: Callable[[], Composition],
+    show: Callable[[RunningComposition], Awaitable[int]],
+) -> None:
+    """Take what the user edits, and tell of each time, until cancelled."""
+    from execworld.assembly import RELOADED, DocumentFollower, Reloaded
+    from execworld.world.locations import user_locations
+
+    send, receive = anyio.create_memory_object_stream[Reloaded](math.inf)
+    running.context.on(RELOADED, send.send_nowait)
+    with send, receive:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(DocumentFollower(running, load, user_locations()).run)
+            async for reloaded in receive:
+                if reloaded.error is None:
+                    await show(running)
+                elif isinstance(reloaded.error, ExecworldError):
+                    report(reloaded.error)
+                else:
+                    raise reloaded.error
 
 
 def _lines(row: FiberDescription, indent: str) -> Iterator[str]:
