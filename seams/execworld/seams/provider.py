@@ -46,6 +46,8 @@ class OpenRequest(Generic[ConfigT]):
         cwd: Working directory in the world; None for the provider's default.
         environment: Names that are let through from the environment of the host beside the allow-list.
         on_progress: Called in the thread of the event loop while something takes long; None when nobody looks.
+        obeyed: Files and directories of the host from which execworld reads what holds. Where the world has the files
+            of the host, no program under a policy may write there.
     """
 
     config: ConfigT
@@ -53,6 +55,7 @@ class OpenRequest(Generic[ConfigT]):
     cwd: str | None = None
     environment: tuple[str, ...] = ()
     on_progress: OnProgress | None = None
+    obeyed: tuple[str, ...] = ()
 
 
 @value_class

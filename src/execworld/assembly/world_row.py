@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -38,13 +39,18 @@ def world_plugin(
     left_out = frozenset(elsewhere)
     keys = tuple(key for key in PARTS if key not in left_out)
     resolved = ResolvedWorld(composition.provider, composition.world.config)
+    documents = tuple(
+        os.path.abspath(layer.file) for layer in composition.layers if layer.name not in ("defaults", "set")
+    )
     usual = None if composition.provider.default_policy is None else resolved.default_policy(None)
 
     @asynccontextmanager
     async def body(ctx: Context) -> AsyncGenerator[None]:
         policy = await ctx.waterfall(WORLD_OPENING, composition.policy, lambda tightened: tightened)
         _refuse_loosened(composition.policy, policy)
-        async with resolved.open_composed(policy=policy, on_progress=on_progress) as world:
+        async with resolved.open_composed(
+            policy=policy, on_progress=on_progress, documents=documents
+        ) as world:
             opened = OpenedWorld(
                 row=composition.world.name,
                 world=world,

@@ -71,7 +71,7 @@ def explain(compiled: CompiledCell, enforcement: Enforcement | None = None) -> s
     lines.append("system calls denied to programs:")
     lines += [f"  {rule}" for rule in _rules((*compiled.cell_rules, *compiled.program_rules))]
     if kept(compiled):
-        lines.append("kept read-only, because execworld itself runs it:")
+        lines.append("kept read-only, because execworld itself runs it, or goes by it:")
         lines += [f"  {path.decode('utf-8', 'backslashreplace')}" for path in kept(compiled)]
     if compiled.environment:
         lines.append("environment:")

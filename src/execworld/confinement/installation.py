@@ -1,6 +1,6 @@
-"""What the host itself runs: the installation of execworld and of its interpreter, which no program may rewrite.
+"""What the host itself runs and goes by: the installation of execworld and of its interpreter, and its documents.
 
-A program that may write there acts unconfined the next time somebody calls execworld.
+No program may rewrite them. One that may acts unconfined the next time somebody calls execworld.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import importlib
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from execworld.seams.values import record
@@ -52,8 +52,8 @@ NOT_HERE: Final = Installation()
 """Of a place that is not where this process runs."""
 
 
-def own_installation(*wardens: str | os.PathLike[str]) -> Installation:
-    """That of this process, together with the *wardens* that it starts."""
+def own_installation(*wardens: str | os.PathLike[str], obeyed: Iterable[str] = ()) -> Installation:
+    """That of this process, together with the *wardens* that it starts, and the documents by which it goes."""
     found = _Found()
     for prefix in dict.fromkeys((sys.prefix, sys.base_prefix)):
         found.add(prefix, *(os.path.join(prefix, part) for part in _PARTS))
@@ -62,8 +62,8 @@ def own_installation(*wardens: str | os.PathLike[str]) -> Installation:
             found.add(site)
     for directory in _package_directories():
         found.add(os.path.dirname(directory), directory)
-    for warden in wardens:
-        found.add(os.path.abspath(warden))
+    for path in (*wardens, *obeyed):
+        found.add(os.path.abspath(path))
     if sys.executable:
         found.follow(sys.executable)
     script = os.path.abspath(sys.argv[0]) if sys.argv else ""

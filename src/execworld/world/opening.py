@@ -18,6 +18,7 @@ from execworld.seams import (
 from execworld.seams.values import value_class
 from execworld.world.discovery import load_provider, missing_package_refused
 from execworld.world.groups import leaf_errors, take_notes
+from execworld.world.locations import user_locations
 from execworld.world.machine_floor import hold_machine_floor, refuse_opened
 from execworld.world.options import validate_options
 
@@ -68,14 +69,20 @@ class ResolvedWorld(Generic[ConfigT]):
         cwd: str | None = None,
         environment: Iterable[str] = (),
         on_progress: OnProgress | None = None,
+        documents: Iterable[str] = (),
     ) -> AsyncGenerator[World]:
-        """As `open`, for a composition: its floor begins with that of the machine, and it holds it itself."""
+        """As `open`, for a composition: its floor begins with that of the machine, and it holds it itself.
+
+        Args:
+            documents: The files of which it was made, which no program under a policy may write.
+        """
         request = OpenRequest(
             config=self.config,
             policy=self.default_policy(cwd) if policy is None else policy,
             cwd=cwd,
             environment=tuple(environment),
             on_progress=on_progress,
+            obeyed=(user_locations().directory, *documents),
         )
         manager = self.provider.open(request)
         with missing_package_refused(self.provider):

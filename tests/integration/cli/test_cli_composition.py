@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import pytest
 
@@ -359,6 +360,35 @@ def test_what_the_user_wrote_down_holds_for_a_plain_run(execworld: Run, own: Pat
     assert (allowed.returncode, target.exists()) == (0, True), allowed.stderr
 
 
+DOCUMENTS_ARE_KEPT = """
+for each in my.patch.yml config/execworld/config.yml config/execworld/profiles/p.yml; do
+    echo 'policy: {mode: full-access}' >$each && echo changed $each
+done
+mv config/execworld config/away && echo renamed
+mv my.patch.yml away.yml && echo moved
+echo free >config/other && cat config/other
+"""
+
+
+@pytest.mark.landlock
+@pytest.mark.slow
+def test_programs_cannot_write_down_what_holds_next_time(execworld: Run, own: Path, tmp_path: Path) -> None:
+    """C231. Neither the user's documents nor a patch that was named, although all lie in the workspace."""
+    own.write_text("policy: {mode: workspace-write}\n")
+    (own.parent / "profiles").mkdir()
+    (own.parent / "profiles" / "p.yml").write_text("")
+    (tmp_path / "my.patch.yml").write_text("policy: {network: none}\n")
+    for options in (
+        ["--patch", "my.patch.yml"],
+        ["--profile", "p", "--patch", str(tmp_path / "my.patch.yml")],
+    ):
+        ran = execworld(
+            "run", *options, "--", "sh", "-c", DOCUMENTS_ARE_KEPT, env=own_environment(own), cwd=tmp_path
+        )
+        assert ran.stdout == b"free\n", ran.stderr
+    assert own.read_text() == "policy: {mode: workspace-write}\n"
+
+
 @pytest.mark.slow
 def test_what_is_said_on_the_command_line_wins_and_is_told(execworld: Run, own: Path) -> None:
     own.write_text("world: {use: nowhere}\n")
@@ -379,3 +409,39 @@ def test_an_own_document_that_nobody_would_read_is_an_error(execworld: Run, own:
     refused = execworld("run", "--", "echo", "ran", env=own_environment(own))
     assert (refused.returncode, refused.stdout) == (125, b"")
     assert b"config.yaml" in refused.stderr
+
+
+@pytest.mark.slow
+def test_edits_are_followed_and_wrong_ones_told(own: Path) -> None:
+    own.write_text("world: {use: local}\npolicy: {mode: full-access}\n")
+    following = subprocess.Popen(
+        [*PROGRAM, "graph", "--follow"],
+        env=clean_environment(own_environment(own)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert following.stdout is not None
+    assert following.stderr is not None
+    try:
+        while following.stdout.readline() != "world: ACTIVE\n":
+            assert following.poll() is None
+        own.write_text("world: {use: local}\npolicy: {mode: full-access}\nseen: {use: observe_files}\n")
+        assert _line_with(following.stdout, "seen: ACTIVE")
+        own.write_text("world: {use: local}\npolciy: {}\n")
+        assert _line_with(following.stderr, "polciy")
+        assert following.poll() is None
+        own.write_text("world: {use: local}\npolicy: {mode: full-access}\n")
+        assert _line_with(following.stdout, "world: ACTIVE")
+    finally:
+        following.send_signal(signal.SIGINT)
+        rest = following.communicate(timeout=20)
+    assert following.returncode == 130, rest
+
+
+def _line_with(stream: IO[str], text: str) -> str:
+    for line in stream:
+        if text in line:
+            return line
+    raise AssertionError(f"the stream ended without {text!r}")

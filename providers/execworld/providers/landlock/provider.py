@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +39,7 @@ class LandlockConfig:
 
 
 @asynccontextmanager
-async def _start(path: str) -> AsyncGenerator[tuple[WardenMachine, Installation]]:
+async def _start(path: str, obeyed: Iterable[str] = ()) -> AsyncGenerator[tuple[WardenMachine, Installation]]:
     if sys.platform != "linux":
         raise SandboxUnavailable(
             f"the landlock world cannot be opened: {_NOT_LINUX}",
@@ -51,12 +51,12 @@ async def _start(path: str) -> AsyncGenerator[tuple[WardenMachine, Installation]
         raise WorldUnavailable(f"the path of the warden is not absolute: {path}", op="world.open")
     warden = Path(path) if path else locate_warden()
     async with open_warden_machine(start_local_warden(warden)) as machine:
-        yield machine, own_installation(warden)
+        yield machine, own_installation(warden, obeyed=obeyed)
 
 
 @asynccontextmanager
 async def _open(request: OpenRequest[LandlockConfig]) -> AsyncGenerator[World]:
-    async with _start(request.config.warden) as (machine, installation):
+    async with _start(request.config.warden, request.obeyed) as (machine, installation):
         identity = WorldIdentity("landlock", machine.facts.host_instance)
         machine.world_id = identity.world_id
         kill_tree = DimensionEnforcement(
