@@ -429,8 +429,8 @@ def test_edits_are_followed_and_wrong_ones_told(own: Path) -> None:
             assert following.poll() is None
         own.write_text("world: {use: local}\npolicy: {mode: full-access}\nseen: {use: observe_files}\n")
         assert _line_with(following.stdout, "seen: ACTIVE")
-        own.write_text("world: {use: local}\npolciy: {}\n")
-        assert _line_with(following.stderr, "polciy")
+        own.write_text("world: {use: local}\npolicyx: {}\n")
+        assert _line_with(following.stderr, "policyx")
         assert following.poll() is None
         own.write_text("world: {use: local}\npolicy: {mode: full-access}\n")
         assert _line_with(following.stdout, "world: ACTIVE")
