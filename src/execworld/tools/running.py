@@ -228,7 +228,7 @@ class CallRun:
     async def _run_body(self) -> object:
         tool = self._tool
         if tool is None:
-            known = ", ".join(self._pipeline.registry.view(self._ctx)) or "none"
+            known = ", ".join(sorted(self._pipeline.registry.view(self._ctx))) or "none"
             raise _unknown(self.call.name, known)
         arguments = self._validated()
         self._view = await self._open_view()
