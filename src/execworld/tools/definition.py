@@ -73,7 +73,7 @@ class Tool(Generic[ArgumentsT, ValueT]):
         if config.get("extra") != "forbid" or not config.get("frozen"):
             raise ConfigurationError(
                 f"tool `{self.name}`: the model of its arguments can be changed, or takes what it does not know",
-                hint='class MyArguments(BaseModel, extra="forbid", frozen=True)',
+                hint="declare the model as frozen, with unknown fields forbidden",
             )
 
     @property

@@ -104,7 +104,7 @@ def test_doctor_looks_at_the_world_of_a_composition(execworld: Run, patch: str) 
 def test_graph_tells_states_and_what_provides_what(execworld: Run, patch: str) -> None:
     shown = execworld("graph", "--patch", patch)
     assert shown.returncode == 0
-    assert b"world: ACTIVE\n  provides world, fs, subprocess, shell, sandbox\n" in shown.stdout
+    assert b"world: ACTIVE\n  provides world, fs, subprocess, shell, sandbox, wider_views\n" in shown.stdout
     refused = execworld("graph", "--patch", patch, "--set", "policy.mode=read-only")
     assert refused.returncode == 125
     assert b"[SANDBOX_UNAVAILABLE]" in refused.stderr
