@@ -18,8 +18,8 @@ _ARGUMENT_BYTES: Final = 64 << 20
 
 EPILOG = """\b
 Examples:
-  execworld tool read '{"path": "notes.md"}'
-  execworld tool bash '{"command": "make test", "description": "run the tests"}' -w docker://debian:bookworm
+  execworld tool read '{"file_path": "notes.md"}'
+  execworld tool bash '{"command": "make test"}' -w docker://debian:bookworm
   generate | execworld tool write - --json
 
 \b

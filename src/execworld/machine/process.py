@@ -162,6 +162,11 @@ class MachineProcess(Process):
     def running(self) -> bool:
         return self._exit is None and self._lost is None
 
+    @property
+    def freed(self) -> bool:
+        """Nothing can be asked of the machine about it any more."""
+        return self._closed
+
     def read_output(self, stream: OutputStream, offset: int = 0) -> OutputSlice:
         window = self._windows.get(stream)
         if window is None:
@@ -185,11 +190,13 @@ class MachineProcess(Process):
 
     async def wait_tree(self) -> None:
         if not self._closed:
-            await self._machine.wait_tree(self._handle)
+            with contextlib.suppress(NoSuchHandle):  # freed meanwhile, with its tree gone
+                await self._machine.wait_tree(self._handle)
 
     async def send_signal(self, number: int) -> None:
         if not self._closed:
-            await self._machine.signal(self._handle, number, SignalTarget.LEADER)
+            with contextlib.suppress(NoSuchHandle):
+                await self._machine.signal(self._handle, number, SignalTarget.LEADER)
 
     async def terminate(self, *, grace_s: float | None = None) -> TreeReport:
         grace = self._options.grace_s if grace_s is None else checked_seconds(grace_s, "grace_s")

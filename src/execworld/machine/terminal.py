@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import anyio
 
 from execworld.machine.base import STDOUT, NoSuchHandle, SignalFailed, SignalTarget, StreamClosed
@@ -44,8 +46,13 @@ class MachineTerminal(Terminal):
     def running(self) -> bool:
         return self._process.running
 
+    @property
+    def _is_over(self) -> bool:
+        """It was closed, by whoever opened it or with its world."""
+        return self._closed or self._process.freed
+
     async def receive(self, max_bytes: int = 65536) -> bytes:
-        if self._closed:
+        if self._is_over:
             raise anyio.ClosedResourceError
         try:
             data = await self._machine.receive(self._handle, STDOUT, max_bytes)
@@ -57,7 +64,7 @@ class MachineTerminal(Terminal):
         return data
 
     async def send(self, data: bytes | str) -> None:
-        if self._closed:
+        if self._is_over:
             raise anyio.ClosedResourceError
         content = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
         try:
@@ -67,25 +74,32 @@ class MachineTerminal(Terminal):
 
     async def resize(self, rows: int, columns: int) -> None:
         check_size(rows, columns)
-        if not self._closed:
-            await self._machine.resize(self._handle, rows, columns)
+        if not self._is_over:
+            with contextlib.suppress(NoSuchHandle):  # the world frees it meanwhile
+                await self._machine.resize(self._handle, rows, columns)
         self._size = (rows, columns)
 
     async def foreground(self) -> Foreground | None:
-        if self._closed:
+        if self._is_over:
             return None
-        state = await self._machine.foreground(self._handle)
+        try:
+            state = await self._machine.foreground(self._handle)
+        except NoSuchHandle:
+            return None
         return None if state is None else Foreground(state.group_id, state.waits_for_input)
 
     async def signal_foreground(self, number: int) -> int:
-        if self._closed:
-            raise SignalRefused(
-                "the terminal is closed", op="terminal.signal_foreground", world=self.world_id
-            )
+        if self._is_over:
+            raise self._refused("the terminal is closed")
         try:
             return await self._machine.signal(self._handle, number, SignalTarget.FOREGROUND)
+        except NoSuchHandle as error:
+            raise self._refused("the terminal is closed") from error
         except SignalFailed as error:
-            raise SignalRefused(str(error), op="terminal.signal_foreground", world=self.world_id) from error
+            raise self._refused(str(error)) from error
+
+    def _refused(self, why: str) -> SignalRefused:
+        return SignalRefused(why, op="terminal.signal_foreground", world=self.world_id)
 
     async def wait(self) -> CommandResult:
         return await self._process.wait()

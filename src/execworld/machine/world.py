@@ -256,6 +256,13 @@ class MachineWorld(View):
         return {} if self._confinement is None else self._confinement.cell.describe()
 
     @property
+    def root_sandbox(self) -> Sandbox | None:
+        """That of the root view, where this stands for all of its world; None for one view of several."""
+        if self._confinement is None:
+            return self.sandbox
+        return self._confinement.root.sandbox if self._is_all_of_world else None
+
+    @property
     def close_error(self) -> CleanupIncomplete | None:
         return self._close_error
 
@@ -395,17 +402,6 @@ def _with_limits_held_here(enforcement: Enforcement, policy: SandboxPolicy) -> E
         if dimension in asked
     }
     return Enforcement({**enforcement.entries, **own})
-
-
-def root_sandbox_of(world: World) -> Sandbox | None:
-    """The sandbox of the root view, if *world* stands for all of its world; None if it is one view of several."""
-    if not isinstance(world, MachineWorld):
-        return None
-    if world._confinement is None:  # pyright: ignore[reportPrivateUsage]  # of the class above
-        return world.sandbox
-    if not world._is_all_of_world:  # pyright: ignore[reportPrivateUsage]  # of the class above
-        return None
-    return world._confinement.root.sandbox  # pyright: ignore[reportPrivateUsage]  # of the class above
 
 
 def _temp_roots(roots: tuple[str, ...], rules: PolicyRules, private: str | None) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ class CallRun:
         self._skips_post = False
         self._entered = False
         self._runs = 0
-        self._policy: SandboxPolicy | None = None
+        self._wider: tuple[WiderViews, SandboxPolicy] | None = None
         self._view: World | None = None
         self._arguments: BaseModel | None = None
         self._canonical: dict[int, tuple[Success, BaseModel]] = {}
@@ -179,8 +179,9 @@ class CallRun:
             return None
         world = self._world()
         policy = widened(world.policy, wanted.mode, self.call.session.cwd)
-        self._wider_views(world).check(policy)
-        self._policy = policy
+        views = self._wider_views(world)
+        views.check(policy)
+        self._wider = views, policy
         reasons.append(question(self.call, wanted, world.policy))
         return wanted.mode
 
@@ -252,7 +253,13 @@ class CallRun:
 
     async def _open_view(self) -> World:
         world = self._world()
-        return world if self._policy is None else await self._wider_views(world).open(self._policy)
+        if self._wider is None:
+            return world
+        views, policy = self._wider
+        # Another world may have the same id, as a second one on this host, and another policy and floor.
+        if self._wider_views(world) is not views:
+            raise WorldMismatch("the world was replaced meanwhile", op="tools.escalate", world=world.world_id)
+        return await views.open(policy)
 
     def _world(self) -> World:
         world = self._ctx.find(WORLD)

@@ -16,6 +16,6 @@ def root_sandbox(world: World) -> Sandbox | None:
     Returns:
         None where the world makes no views but the one that there is.
     """
-    from execworld.machine.world import root_sandbox_of  # what is opened has imported it
+    from execworld.machine.world import MachineWorld  # what is open has imported it
 
-    return root_sandbox_of(world)
+    return world.root_sandbox if isinstance(world, MachineWorld) else None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
-from execworld.kernel import WORLD, Context, open_kernel
+from execworld.kernel import WORLD, AsyncEffect, Context, open_kernel
 from execworld.seams import ErrorCode, FileError, SandboxMode, SandboxPolicy, World, WorldClaims
 from execworld.seams.floor import Floor
 from execworld.tools.approval import APPROVAL, Answer, ApprovalRequest
@@ -41,15 +41,21 @@ class Person:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.requests: list[ApprovalRequest] = []
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
 
     async def ask(self, request: ApprovalRequest) -> Answer:
         self.requests.append(request)
+        if self.meanwhile is not None:
+            await self.meanwhile()
         return self.answer
 
 
 class Setting:
-    def __init__(self, root: Context, session: ToolSession, world: World, person: Person) -> None:
+    def __init__(
+        self, root: Context, session: ToolSession, world: World, person: Person, views: AsyncEffect
+    ) -> None:
         self.root = root
+        self.views = views
         self.session = session
         self.world = world
         self.person = person
@@ -71,10 +77,10 @@ async def setting(
         sandbox = root_sandbox(world)
         assert sandbox is not None
         root.provide(WORLD, world)
-        root.provide(WIDER_VIEWS, HostViews(world, sandbox, floor or Floor(), WorldClaims()))
+        views = root.provide(WIDER_VIEWS, HostViews(world, sandbox, floor or Floor(), WorldClaims()))
         root.provide(APPROVAL, person)
         async with ToolSession(str(cwd)) as session:
-            found = Setting(root, session, world, person)
+            found = Setting(root, session, world, person, views)
             found.pipeline.registry.add(
                 root, Tool("put", "Puts.", Put, Done, put, lambda _, value: (Text(value.mode),))
             )
@@ -94,6 +100,22 @@ async def test_a_granted_call_runs_in_the_wider_view_and_the_next_one_does_not(t
     assert request.mode is SandboxMode.WORKSPACE_WRITE
     assert "to keep notes" in request.reason
     assert "workspace-write" in request.reason
+
+
+async def test_what_was_granted_is_for_the_world_that_it_was_asked_in(tmp_path: Path) -> None:
+    """Not for one that took its place while the person thought, although its id is the same, as on one host."""
+    async with setting(SandboxPolicy.read_only(), tmp_path) as here:
+
+        async def replace_world() -> None:
+            sandbox = root_sandbox(here.world)
+            assert sandbox is not None
+            await here.views.dispose()
+            here.root.provide(WIDER_VIEWS, HostViews(here.world, sandbox, Floor(), WorldClaims()))
+
+        here.person.meanwhile = replace_world
+        result = await here.put(tmp_path / "a", "workspace-write", "to keep notes")
+        assert result.code == ErrorCode.WORLD_MISMATCH
+        assert not (tmp_path / "a").exists()
 
 
 async def test_full_access_is_the_root_view(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from execworld.seams.testing.probes import (
     receive_to_end,
     receive_until,
 )
-from execworld.seams.testing.suite import ContractSuite
+from execworld.seams.testing.suite import ContractSuite, WorldMaker
 
 # A shell without prompt and line editing; what is typed to it is echoed by the terminal.
 PLAIN_SHELL = ["sh", "-c", "PS1='$ '; export PS1; exec sh -i"]
@@ -236,6 +236,21 @@ class TerminalContract(ContractSuite):
                 assert (await terminal.wait()).exit_code == 0
                 pid = await pid_from(world, f"{scratch}/pid")
             await assert_gone(world, pid, "a job of a terminal")
+
+    async def test_T30_a_terminal_of_a_closed_world_is_over(self, world_maker: WorldMaker) -> None:
+        """Nothing is in the foreground, a signal is SIGNAL_REFUSED, a resize does nothing, and both streams have
+        ended. No other error comes out of a handle whose world went first."""
+        async with world_maker() as world:
+            async with world.subprocess.open_terminal(["sleep", "60"], grace_s=0.3) as terminal:
+                await world.aclose()
+                assert await terminal.foreground() is None
+                with pytest.raises(SignalRefused):
+                    await terminal.signal_foreground(signal.SIGINT)
+                await terminal.resize(30, 100)
+                with pytest.raises((anyio.BrokenResourceError, anyio.ClosedResourceError)):
+                    await terminal.send("x")
+                with pytest.raises((anyio.EndOfStream, anyio.ClosedResourceError)):
+                    await terminal.receive()
 
     async def test_T26_many_terminals_leave_nothing(self, world: World) -> None:
         """Terminals can be opened and closed more often than a process may have open files."""

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,7 +25,6 @@ from execworld.tools.terminals.values import SendResult, TerminalInfo, TerminalS
 _CHUNK_BYTES: Final = 32 * 1024  # what is laid out without letting others run
 _MOST_ANSWERS: Final = 64  # that wait for a program to read them; it does not read what is more
 _HANG_UP: Final = 1  # SIGHUP
-_OVER: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _PASTE_START: Final = "\x1b[200~"
 _PASTE_END: Final = "\x1b[201~"
 # A line editor takes a tab and a line end within for keys. Other controls are keys, and meant to be.
@@ -150,14 +149,6 @@ class TerminalSession:
                     tasks.cancel_scope.cancel()
         except ExecworldError as error:
             self._fail(error)
-        except BaseExceptionGroup as group:
-            # From the tasks of this terminal. The terminals of others go on, whatever its world raised as it went.
-            known, other = group.split((ExecworldError, *_OVER))
-            if other is not None:
-                raise other from None
-            coded = None if known is None else known.subgroup(ExecworldError)
-            if coded is not None:
-                self._fail(_first(coded))
         finally:
             self._tasks = None
             if self._status.running:
@@ -299,7 +290,10 @@ class TerminalSession:
             try:
                 async with self._typing:
                     await self._terminal.send(data)
-            except _OVER:
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                return False
+            except ExecworldError as error:
+                self._fail(error)
                 return False
         return True
 
@@ -392,12 +386,3 @@ class TerminalSession:
             self.prompt_count += 1
         self.prompt = mark
         self._prompt_place = self.emulator.place_being_laid_out
-
-
-def _first(error: BaseException) -> ExecworldError:
-    """The first error in groups of coded ones."""
-    while isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        error = group.exceptions[0]
-    assert isinstance(error, ExecworldError)
-    return error
